@@ -228,10 +228,6 @@ def note_as_ours(name, *ports):
     ("name", "port", "owner"),
     [
         ("local", 19702, "kafka"),
-        ("cluster", 19709, "spark_master"),
-        ("cluster", 19710, "spark_master"),
-        ("cluster", 19711, "spark_worker_1"),
-        ("cluster", 19712, "spark_worker_2"),
         ("local", 19704, "apicurio"),
     ],
 )

@@ -498,10 +498,7 @@ def test_each_service_stops_before_what_it_needs(monkeypatch):
     before = [
         ("connect", "kafka"),
         ("connect", "postgres"),
-        ("spark", "spark_worker_1"),
-        ("spark", "spark_master"),
-        ("spark_worker_1", "spark_master"),
-        ("spark_worker_2", "spark_master"),
+        ("spark", "s3"),
     ]
     for first, second in before:
         assert stopped.index(first) < stopped.index(second), stopped
@@ -509,14 +506,9 @@ def test_each_service_stops_before_what_it_needs(monkeypatch):
 
 
 def test_a_service_comes_with_those_of_its_world_that_it_needs():
-    local, cluster = params.load("local"), params.load("cluster")
+    local, s3 = params.load("local"), params.load("s3")
     assert lifecycle._with_dependencies(local, ["spark"]) == ["spark"]
-    assert lifecycle._with_dependencies(cluster, ["spark"]) == [
-        "spark_master",
-        "spark_worker_1",
-        "spark_worker_2",
-        "spark",
-    ]
+    assert lifecycle._with_dependencies(s3, ["spark"]) == ["s3", "spark"]
     assert lifecycle._with_dependencies(local, ["connect"]) == ["postgres", "kafka", "connect"]
 
 
@@ -687,8 +679,8 @@ def test_what_a_kernel_started_after_a_down_is_found_and_what_died_does_not_rule
 
 
 def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch):
-    """A service of a cluster runs; the local world has no port for it, and the same port base."""
-    base = free_port() - 9
+    """The S3 endpoint runs; the local world has no port for it, and the same port base."""
+    base = free_port() - 6
     monkeypatch.setenv("WORKBENCH_PORT_BASE", str(base))
     monkeypatch.setattr(
         services,
@@ -696,13 +688,13 @@ def test_a_service_that_a_world_does_not_have_is_no_hindrance(make, monkeypatch)
         {
             "web": replace(
                 make(),
-                address=lambda w: w.spark.master,
-                command=lambda w: server(base + 9),
-                ready=lambda w: answers(base + 9),
+                address=lambda w: w.lake.endpoint,
+                command=lambda w: server(base + 6),
+                ready=lambda w: answers(base + 6),
             )
         },
     )
-    stack.ensure_running(params.load("cluster"), "web")
+    stack.ensure_running(params.load("s3"), "web")
     lifecycle._require_same_port_base(params.load("local"))
 
 
@@ -744,7 +736,6 @@ OTHER = {
     "embedded": False,
     "java_compiler": "full",
     "wire": "apicurio",
-    "workers": 1,
 }  # those with a choice
 
 
@@ -777,7 +768,7 @@ def test_a_service_of_the_storefront_is_started_anew_where_kafka_or_its_store_is
 @pytest.mark.parametrize("name", sorted({*services.SERVICES} - STOREFRONT))
 def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
     """`config_fingerprint` and `command` agree, for every value of a params file."""
-    service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "cluster")
+    service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "local")
     tls.ensure()
     before = written(service, world), process._start_fingerprint(service, world)
     changed = 0

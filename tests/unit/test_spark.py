@@ -13,7 +13,7 @@ from worlds import with_settings
         ("local", {}, "file:/lake", [server.EMPTY_CORE_CONF, server.EMPTY_CLUSTER_CONF]),
         ("local", {}, "s3a://bucket/lake", [server.EMPTY_CLUSTER_CONF]),
         ("cluster", {}, "file:/lake", [server.EMPTY_CORE_CONF, server.EMPTY_CLUSTER_CONF]),
-        ("cluster", {"workers": 0, "master": "spark://10.0.0.1:7077"}, "file:/lake", []),
+        ("cluster", {"master": "spark://10.0.0.1:7077"}, "file:/lake", []),
     ],
 )
 def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_store_only(

@@ -201,11 +201,7 @@ class Spark(Service):
     # Connect on EMR Serverless.
     kind: Literal["connect", "classic", "emr_serverless"]
     url: str  # of Spark Connect, sc://…; on EMR Serverless the id of the application
-    master: str  # local[2], spark://…, yarn
-    # number of workers that the embedded stack starts for a spark:// master
-    workers: int = Field(
-        ge=0, le=2, description="0, 1 or 2; 0 for a cluster of your own, which has its workers"
-    )
+    master: str  # local[2], local-cluster[2,1,1024], spark://…, yarn
     driver_memory: str
     executor_memory: str
     parallelism: int

@@ -401,9 +401,8 @@ def _spark_env(world: World) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "SPARK_HOME": str(artifacts.package_dir("pyspark")),
         "PYSPARK_PYTHON": str(paths.service_path(Path(sys.executable))),
-        # A worker needs it to start an executor. PySpark's wheel lacks the file that contains it.
+        # Spark needs it to start an executor. PySpark's wheel lacks the file that contains it.
         "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
-        "SPARK_WORKER_DIR": str(data_dir("spark_work")),
         # of the Java that assembles the command line of Spark
         "SPARK_LAUNCHER_OPTS": " ".join([*java_options("quick"), *cds.base_options()]),
         **_s3_env(world),
@@ -442,74 +441,6 @@ def _spark_ready(world: World) -> bool:
     with grpc.insecure_channel(f"{host}:{port}", options=options) as channel:
         grpc.channel_ready_future(channel).result(timeout=5)
     return True
-
-
-def _standalone_command(
-    world: World, name: str, number: int, main: str, *args: object
-) -> list[str]:
-    """Return the command line of the master (number 0) or of a worker."""
-    http_port, https_port = _web_ports(world, number)
-    settings = render_conf(
-        "standalone.options", keystore=tls.keystore(), keystore_password=tls.KEYSTORE_PASSWORD
-    )
-    arguments = ("--host", "127.0.0.1", "--webui-port", http_port, *args)
-    return java_command(
-        world,
-        name,
-        "256m",
-        spark_jars(),
-        f"org.apache.spark.deploy.{main}",
-        *arguments,
-        options=[f"@{settings}", f"-Dspark.ssl.standalone.port={https_port}"],
-    )
-
-
-def _web_ports(world: World, number: int) -> tuple[int, int]:
-    """Return the web ports of the master (0) or of a worker.
-
-    The HTTP port redirects to the HTTPS port, which serves the pages.
-    """
-    return world.stack.port_base + 10 + number, world.stack.port_base + 13 + number
-
-
-def _web_status(world: World, number: int = 0) -> dict[str, Any]:
-    """Return the state that the master (0) or a worker reports at its web port."""
-    status: dict[str, Any] = _request(
-        f"https://127.0.0.1:{_web_ports(world, number)[1]}/json/"
-    ).json()
-    return status
-
-
-def _worker_service(number: int) -> Service:
-    name = f"spark_worker_{number}"
-
-    def command(world: World) -> list[str]:
-        spark = world.spark
-        arguments = ("--cores", 1, "--memory", spark.executor_memory, spark.master)
-        return _standalone_command(world, name, number, "worker.Worker", *arguments)
-
-    def ready(world: World) -> bool:
-        """Return whether the master lists the worker as alive; a restarted one has a new id."""
-        workers = _web_status(world)["workers"]
-        alive = [worker["id"] for worker in workers if worker["state"] == "ALIVE"]
-        return _web_status(world, number)["id"] in alive
-
-    return Service(
-        name,
-        lambda w: f"127.0.0.1:{_web_ports(w, number)[1]}",
-        command,
-        ready,
-        writes_own_log=True,
-        depends_on=("spark_master",),
-        env=_spark_env,
-        extra_ports=lambda w: _web_ports(w, number)[:1],
-        config_fingerprint=lambda w: (
-            w.spark.master,
-            w.spark.executor_memory,
-            w.stack.java_compiler,
-            *_lake_location(w),
-        ),
-    )
 
 
 SERVICES: dict[str, Service] = {
@@ -577,20 +508,6 @@ SERVICES: dict[str, Service] = {
             startup_notice="it holds the lake in memory: the lake is empty now",
         ),
         Service(
-            "spark_master",
-            lambda w: w.spark.master,
-            lambda w: _standalone_command(
-                w, "spark_master", 0, "master.Master", "--port", split_host_port(w.spark.master)[1]
-            ),
-            lambda w: _web_status(w)["status"] == "ALIVE",
-            writes_own_log=True,
-            env=_spark_env,
-            extra_ports=lambda w: _web_ports(w, 0),
-            config_fingerprint=lambda w: (w.stack.java_compiler, *_lake_location(w)),
-        ),
-        _worker_service(1),
-        _worker_service(2),
-        Service(
             "spark",
             lambda w: w.spark.url,
             _spark_command,
@@ -598,7 +515,7 @@ SERVICES: dict[str, Service] = {
             writes_own_log=True,
             env=_spark_env,
             config_fingerprint=_spark_settings,
-            depends_on=("s3", "spark_master", "spark_worker_1", "spark_worker_2"),
+            depends_on=("s3",),
         ),
     )
 }
@@ -636,7 +553,4 @@ def default_services(world: World) -> list[str]:
     names = ["postgres", "kafka", "connect"]
     if world.uses_embedded_s3:
         names.append("s3")
-    if world.spark.workers:
-        names.append("spark_master")
-    names += [f"spark_worker_{number + 1}" for number in range(world.spark.workers)]
     return list(filter(world.manages, [*names, "spark"]))
