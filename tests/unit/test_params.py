@@ -312,12 +312,6 @@ def test_a_world_that_does_not_exist(name):
     assert "valid: aws, cluster, local" in str(error.value)
 
 
-def test_the_old_name_of_a_key_is_accepted_with_a_note(write, capsys):
-    world = params.load_file(write("description:", "describe:"))
-    assert world.description == "everything on this machine"
-    assert "`describe` is now `description`" in capsys.readouterr().err
-
-
 def test_the_nearest_world_is_named():
     with pytest.raises(ParamsError, match="did you mean 'local'"):
         params.load("lokal")

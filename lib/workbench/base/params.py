@@ -24,7 +24,7 @@ import yaml
 from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 
-from . import aws, environment, paths, pidfiles, secrets, terminal, yaml_files
+from . import aws, environment, paths, pidfiles, secrets, yaml_files
 from .errors import ParamsError, did_you_mean, redact_credentials
 from .paths import LOOPBACK_ADDRESS
 from .secrets import Secret, s3_credentials_file
@@ -497,9 +497,6 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise ParamsError(
             "the params file has no keys", location=file, expected="the keys of params/local.yaml"
         )
-    if "describe" in raw and "description" not in raw:  # its old name, accepted for one release
-        terminal.echo(f"{file}: the key `describe` is now `description`", stderr=True)
-        raw["description"] = raw.pop("describe")
     return raw
 
 
