@@ -76,7 +76,7 @@ def connect(
             hint = ""
         elif f'database "{name}" does not exist' in str(e):
             hint = (
-                "load a walkthrough's data (`workbench load`), or create a database of your own: "
+                "run the walkthrough's first notebook, or create a database of your own: "
                 "postgres.create_database(world, name)"
             )
         raise SourceError(
@@ -389,7 +389,7 @@ def _find_tables(
             raise SourceError(
                 f"there is no table {name}",
                 location=f"database {connection.info.dbname}",
-                hint="load the data first (`workbench load`), or correct the name",
+                hint="load the data first, or correct the name",
             )
         tables.append(row)
     return tables
