@@ -360,7 +360,6 @@ def watch(world: World, *names: str) -> Callable[[], None]:
             if time.monotonic() - since >= RESTART_GRACE_SECONDS:
                 error = process_down_error(world, name)
                 if isinstance(error, ServiceLost):
-                    error.since = since
                     raise error
 
     return check
