@@ -56,6 +56,7 @@ SECTION_OF_SERVICE = {"mariadb": "mysql", "apicurio": "registry", "s3": "lake"}
 # the sources that a world has without an entry in `sources`; the name of each is its engine, too
 BUILT_IN_SOURCES = ("postgres", "mariadb")
 MAX_INTERVAL_S = 86_400
+SECRET_REFERENCE = re.compile(rf"\$\{{secret:({secrets.SECRET_NAME.pattern})\}}")
 COPY_LINE_HINT = "copy the line from params/local.yaml and adapt it"
 
 
@@ -581,13 +582,15 @@ class References:
             file: the file, for errors.
         """
         self.file = file
-        self.port_base = _parse_digits(_section(raw, "stack").get("port_base"))
         self.region, self.deployment = _deployment(raw)
         self.values = {
             "state": str(paths.state_dir()),
             "root": str(paths.SAFE_ROOT),
             "deployment": self.deployment,
         }
+        port_base = _parse_digits(_section(raw, "stack").get("port_base"))
+        if isinstance(port_base, int):  # otherwise the world is not valid, and pydantic says so
+            self.values |= {f"port:{n}": str(port_base + n) for n in range(40)}
 
     @cached_property
     def parameters(self) -> dict[str, str]:
@@ -605,18 +608,15 @@ class References:
             ParamsError: there is no such reference.
         """
         if isinstance(value, dict):
-            return {
-                name: self.resolve(item, f"{path}.{name}".lstrip("."))
-                for name, item in value.items()
-            }
+            return {name: self.resolve(value[name], f"{path}.{name}") for name in value}
         if not isinstance(value, str):
             return value
-        secret = re.fullmatch(rf"\$\{{secret:({secrets.SECRET_NAME.pattern})\}}", value)
+        secret = SECRET_REFERENCE.fullmatch(value)
         if secret:
             return Secret(secret[1], self.region, self.deployment)
 
         def look_up(match: re.Match[str]) -> str:
-            return self._look_up(match[1], path)
+            return self._look_up(match[1], path.lstrip("."))
 
         # $${ is an escape: the text is for a Connect worker, which resolves it. Our own references
         # inside it are resolved here.
@@ -625,14 +625,11 @@ class References:
 
     def _look_up(self, reference: str, path: str) -> str:
         """Return the value of a reference: the text between ${ and }."""
-        kind, _, arg = reference.partition(":")
-        if kind == "port" and arg.isdecimal() and int(arg) < 40:
-            # without a port base the world is not valid, and pydantic says so
-            return str(self.port_base + int(arg)) if isinstance(self.port_base, int) else ""
-        if kind in self.values and not arg:
-            return self.values[kind]
-        if kind == "ssm" and arg and self.deployment:
-            return aws.require_parameter(self.parameters, self.deployment, arg, error=ParamsError)
+        if reference in self.values:
+            return self.values[reference]
+        kind, _, name = reference.partition(":")
+        if kind == "ssm" and self.deployment:
+            return aws.require_parameter(self.parameters, self.deployment, name, error=ParamsError)
         raise ParamsError(
             f"unknown reference ${{{reference}}}",
             location=f"{self.file}: {path}",
@@ -659,11 +656,10 @@ def _to_params_error(error: ValidationError, file: str) -> ParamsError:
             expected=did_you_mean(keys[-1], _section_keys(keys[:-1])),
             hint="rename or remove the key",
         )
-    if rank == 1:
-        return ParamsError(f"missing key '{keys[-1]}'", location=location, hint=COPY_LINE_HINT)
+    message = f"missing key '{keys[-1]}'" if rank == 1 else f"{path}: {problem['msg']}"
     if path == "stack.port_base" and "WORKBENCH_PORT_BASE" in os.environ:
         location = "the environment variable WORKBENCH_PORT_BASE"
-    return ParamsError(f"{path}: {problem['msg']}", location=location)
+    return ParamsError(message, location=location, hint=COPY_LINE_HINT)
 
 
 def _section_keys(path: list[str]) -> list[str]:
