@@ -56,12 +56,11 @@ def serverless_conf(world: World) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def submitting_to(cluster: str, kind: str) -> Iterator[None]:
-    """Translate the errors of a step or notebook that this block submits to a cluster.
+def submitting_to(cluster: str) -> Iterator[None]:
+    """Translate the errors of a notebook that this block submits to a cluster.
 
     Args:
         cluster: id of the EMR cluster.
-        kind: what is submitted, "step" or "notebook".
 
     Raises:
         StackError: the cluster has ended.
@@ -72,7 +71,7 @@ def submitting_to(cluster: str, kind: str) -> Iterator[None]:
         if aws.error_code(e) not in ("ValidationException", "InvalidRequestException"):
             raise
         raise StackError(
-            f"the cluster accepts no {kind}: {e.message}",
+            f"the cluster accepts no notebook: {e.message}",
             location=cluster,
             hint="an idle cluster terminates; create another one: "
             "`workbench aws up emr schedule -p Generation=<one more than last time>`",
