@@ -7,7 +7,7 @@ import aws_double
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import aws, environment, wait
+from workbench.base import aws, wait
 
 pytestmark = pytest.mark.aws
 
@@ -31,9 +31,7 @@ def behind(monkeypatch):
         ("SECRET_ACCESS_KEY", "none"),
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
-    environment.active_state().close()
     yield rest
-    environment.active_state().close()
     double.close()
 
 

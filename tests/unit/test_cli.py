@@ -44,7 +44,7 @@ def module(monkeypatch, name, **functions):
 
 def test_help_names_every_verb():
     out = call("--help").output
-    for verb in ("install demo up status run lab doctor log down clean load trace").split():
+    for verb in ("install demo up status run lab doctor log down clean trace").split():
         assert f" {verb} " in out
 
 
@@ -67,7 +67,6 @@ def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
         (["run", "--world", "locale"], 1),
         (["run", "--param", "scale"], 2),
         (["rnu"], 2),
-        (["load", "nortwind"], 1),
     ):
         with pytest.raises(SystemExit) as e:
             cli.main(arguments)
@@ -151,29 +150,6 @@ def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level,
         else []
     )
     assert ("make down" in result.output) == runs
-
-
-def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
-    loaded = []
-
-    def load(world, *, from_dir, confirm, scale):
-        if not confirm("Load Northwind?"):
-            return {}
-        loaded.append((scale, from_dir))
-        return {"orders": 829}
-
-    module(monkeypatch, "stack", ensure_running=lambda world, *names: None)
-    monkeypatch.setitem(walkthroughs.LOADERS, "northwind", SimpleNamespace(load=load))
-    result = call("load", "northwind", input="\n")
-    assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
-    assert call("load", "northwind", "--scale", "3", input="y\n").exit_code == 0
-    assert call("load", "northwind", "--yes", "--from", str(tmp_path)).exit_code == 0
-    assert loaded == [(3, None), (None, tmp_path)] and isinstance(loaded[0][0], int)
-    assert call("load", "northwind", "--scale", "0").exit_code == 2
-    assert (
-        call("load", "northwind", "--password", "x").exit_code == 2
-    )  # a password in argv is not taken
-    assert "did you mean 'northwind'?" in str(call("load", "nortwind").exception)
 
 
 @pytest.fixture
@@ -363,23 +339,6 @@ def test_aws_down_names_the_flows_that_it_does_not_cover(monkeypatch):
     monkeypatch.setattr(walkthroughs.own, "declarations", lambda: iter(flows))
     output = call("aws", "down", "--yes").output
     assert "workbench forget bikes --world aws" in output and "trams" not in output
-
-
-@pytest.mark.parametrize("option", ["--mine", "--take-ownership"])
-def test_a_renamed_option_is_accepted_for_one_release_with_a_note(monkeypatch, option):
-    called = []
-    module(
-        monkeypatch,
-        "deployment.cloud",
-        down=lambda deployment, before_delete, take_ownership: called.append(take_ownership),
-    )
-    for arguments in (["aws", "down", "--yes", option], ["aws", "down", "--yes"]):
-        result = call(*arguments)
-        assert result.exit_code == 0, result.output
-        note = "note: --mine is now --take-ownership; the next release removes --mine\n"
-        assert result.stderr == (note if "--mine" in arguments else "")
-    assert called == [True, False]
-    assert "--mine" not in call("aws", "down", "--help").output
 
 
 def test_no_list_of_names_has_a_list_as_its_default():

@@ -10,7 +10,7 @@ from workbench import stack
 from workbench.base import params
 from workbench.base.errors import StackError
 from workbench.stack import lifecycle, remote
-from worlds import with_settings
+from worlds import activated, with_settings
 
 pytestmark = pytest.mark.aws
 
@@ -51,7 +51,7 @@ def near():
             postgres={"host": "127.0.0.1", "port": port},
             kafka={"bootstrap": f"127.0.0.1:{port},b-2.example:9098"},
         )
-        with params.activate(world):  # the clients of a test are those of this world
+        with activated(world):
             yield world
 
 

@@ -63,7 +63,8 @@ def server_conf(
         f"-Dderby.system.home={state_dir() / 'data'}",
         *services.java_logging_options("spark", "warn"),
     ]
-    conf = settings.load_conf("spark-defaults") | settings.load_conf(
+    conf = settings.hudi_conf() | settings.load_conf("spark-defaults")
+    conf |= settings.load_conf(
         "server",
         class_path=class_path_text,
         driver_options=" ".join(driver_options),

@@ -34,9 +34,9 @@ def check_reachable(world: World, names: Sequence[str]) -> list[Status]:
 def probe(world: World, name: str) -> Status:
     """Return whether a service can be reached, over the AWS API or at its address."""
     address = ""
-    if name == "spark" and world.spark.kind in ("existing", "classic"):
+    if name == "spark" and world.spark.kind == "classic":
         address = world.spark.master
-        if world.spark.kind == "existing" or not address.startswith("spark:"):
+        if not address.startswith("spark:"):
             return Status(name, "up", 0, detail="in the notebook's own process")
     request = api_request(world, name)
     if request:

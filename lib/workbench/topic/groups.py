@@ -114,5 +114,5 @@ def delete(world: World, group: str) -> None:
         f"consumer group {group!r} to be empty",
         timeout=10,
         error=StackError,
-        hint="stop its consumers (`workbench storefront down`), and check that Kafka runs",
+        hint="stop its consumers, and check that Kafka runs",
     )
