@@ -177,6 +177,14 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
     assert "nothing to remove" in call("clean").output
 
 
+def test_an_instance_may_have_the_name_of_a_folder_of_downloads(monkeypatch, folders):
+    monkeypatch.setenv("WORKBENCH_INSTANCE", "lib")
+    module(monkeypatch, "stack", running=list)
+    (paths.state_dir() / "lake").mkdir(parents=True)
+    assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
+    assert (folders / "var/lib/kafka").exists()
+
+
 @pytest.fixture
 def going_on(folders, request):
     """Start a run of an instance, by default of this one, in another process that is still running; return its pid."""

@@ -461,12 +461,8 @@ def log_tail(name: str, lines: int = 12) -> str:
 
 def status(service: Service, world: World) -> Status:
     """Return the status of one service. Nothing is changed."""
-    name = service.name
-    process, port, has_run = (
-        running_process(name),
-        service.ports(world)[0],
-        pidfiles.pid_file(name).exists(),
-    )
+    name, port = service.name, service.ports(world)[0]
+    process, has_run = running_process(name), pidfiles.pid_file(name).exists()
     log = str(log_file(name)) if has_run else ""
     owner = None if process else port_owner(port)
     if owner:
