@@ -65,10 +65,10 @@ def up(
     world = world.base
     artifacts.ensure(*services.optional_artifacts(world))
     with _stack_lock():
-        _require_port_base(
-            world
-        )  # under the lock: another process may just have created the instance
-        paths.port_base_file().write_text(str(world.stack.port_base))
+        # under the lock: another process may just have created the instance
+        _require_port_base(world)
+        content = str(world.stack.port_base).encode()
+        paths.write_private_file(paths.port_base_file(), content)
         _start(world, selected, progress)
     return [*(process.status(get_service(name), world) for name in selected), *reachable]
 
