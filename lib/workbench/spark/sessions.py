@@ -54,7 +54,7 @@ class SparkProvider(Protocol):
 
 @dataclass(frozen=True)
 class ConnectServer:
-    """A Spark Connect server, with local executors or on a standalone cluster."""
+    """A Spark Connect server, with local executors or on a cluster."""
 
     world: World
 
