@@ -92,7 +92,7 @@ def test_every_problem_at_once_each_with_its_fix(world, monkeypatch, tmp_path):
         "port 19701 (kafka)",
     }
     assert all(f.remedy for f in bad.values())
-    assert bad["Python"].detail == "3.9.1" and "3.5.7 expected in" in bad["pyspark"].detail
+    assert bad["Python"].detail == "3.9.1" and "not 3.5.7: " in bad["pyspark"].detail
     assert bad["memory"].detail.startswith("1.0 GiB") and bad["disk"].detail.startswith("1.0 GiB")
     assert (
         bad["jars"].detail == f"1 damaged: {tmp_path / 'a.jar'}"

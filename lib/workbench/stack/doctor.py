@@ -75,10 +75,9 @@ def _check_python() -> Finding:
 def _check_pyspark() -> Finding:
     """Check the pyspark that would be imported: PYTHONPATH may name that of another Spark."""
     version, folder = artifacts.versions()["spark"], artifacts.package_dir("pyspark")
-    detail = f"{version} expected in {folder}"
     if version in (folder / "version.py").read_text(encoding="utf-8"):
-        return Finding("pyspark", detail)
-    return Finding("pyspark", detail, "unset PYTHONPATH, then run `make install`")
+        return Finding("pyspark", f"{version} in {folder}")
+    return Finding("pyspark", f"not {version}: {folder}", "unset PYTHONPATH, run `make install`")
 
 
 def _check_memory() -> Finding:
