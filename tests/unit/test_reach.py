@@ -104,7 +104,6 @@ def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
 @pytest.mark.parametrize(
     "kind, master, state",
     [
-        ("existing", "", "up"),
         ("classic", "yarn", "up"),
         ("classic", "", "up"),
         ("classic", "spark://127.0.0.1:1", "unreachable"),
