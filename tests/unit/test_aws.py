@@ -50,7 +50,7 @@ def test_a_refusal_is_told(code, said, what, step):
         stub.add_client_error("get_work_group", code, said)
         with pytest.raises(StackError) as e:
             aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
-    assert what in e.value.message and said.split()[-1] in e.value.message
+    assert what in e.value.message and said.split()[-1] in str(e.value)
     assert step in str(e.value) and "athena.get_work_group" in e.value.location
     assert aws.error_code(e.value) == code
 

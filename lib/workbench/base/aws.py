@@ -24,7 +24,7 @@ DEPLOYMENT_TAG = "workbench:deployment"
 # Attempts of a call while AWS throttles the call or a service fails. With boto3's backoff all
 # attempts take about 20 s.
 MAX_ATTEMPTS = 6
-DENIAL = re.compile(r"User: (\S+) is not authorized to perform: (\S+) on resource: (\S+)")
+DENIAL = re.compile(r"not authorized to perform: (\S+)(?: on resource: (\S+))?")
 CATALOG = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # properties of a Java Kafka client for MSK with IAM
 
@@ -121,14 +121,17 @@ def _to_stack_error(error: Exception, location: str) -> Optional[StackError]:
     names = code or " ".join(cls.__name__ for cls in type(error).__mro__)
     if "still expired" in text:
         names = "Expired"
-    text = DENIAL.sub(r"\2 is not allowed on \3 for \1", text)
+    denied = DENIAL.search(text)
     location = f"{location}: {code}" if code else location
     for pattern, message, hint in CATALOG["errors"]:
         if re.search(pattern, names):
             if "credentials" in message:
                 client.cache_clear()  # a client keeps its credentials
-            message = message.format(max_attempts=MAX_ATTEMPTS)
-            return StackError(f"{message}: {text}", location=location, hint=hint)
+            message = f"{message.format(max_attempts=MAX_ATTEMPTS)}: {text}"
+            if denied:
+                message = f"{denied[1]} is not allowed on {denied[2] or 'its resource'}"
+            expected = text if denied else ""
+            return StackError(message, location=location, expected=expected, hint=hint)
     return StackError(f"AWS rejects the call: {text}", location=location) if code else None
 
 

@@ -587,8 +587,9 @@ class References:
             "deployment": self.deployment,
         }
         port_base = _parse_digits(_section(raw, "stack").get("port_base"))
-        if isinstance(port_base, int):  # otherwise the world is not valid, and pydantic says so
-            self.values |= {f"port:{n}": str(port_base + n) for n in range(paths.MAX_PORTS)}
+        if not isinstance(port_base, int):
+            port_base = 0  # the world is not valid, and pydantic says so
+        self.values |= {f"port:{n}": str(port_base + n) for n in range(paths.MAX_PORTS)}
 
     @cached_property
     def parameters(self) -> dict[str, str]:
