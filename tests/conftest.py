@@ -60,18 +60,21 @@ class FailuresAtOnce:
 def world():
     """Yield world `local`, embedded, with running PostgreSQL, Kafka, Connect and Spark."""
     import instance
+    import worlds
     from workbench import stack
     from workbench.base import params, paths
     from workbench.stack import artifacts, process
 
     artifacts.install()
     loaded = params.load("local")
-    with instance.exclusive_run(), params.activate(loaded):
+    with instance.exclusive_run(), worlds.activated(loaded):
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
         instance.stop_with_process(os.getpid(), remove=True)
         stack.up(loaded)
-        if process.archive_path("spark"):  # after an hour of tests Spark needs a minute to write it
+        if process.writes_archive(
+            "spark"
+        ):  # after an hour of tests Spark needs a minute to write it
             stack.restart(loaded, "spark")
         yield loaded
         stack.down()

@@ -1,6 +1,6 @@
 """Run a `workbench` command as a job on EMR.
 
-`workbench ingest … --on emr-serverless` or `emr-step` starts it, or a scheduler of your own.
+`workbench ingest … --on emr-serverless` starts it, or a scheduler of your own.
 
 Arguments: the URI of the folder that `workbench aws publish` uploaded to, then the arguments of
 `workbench`:

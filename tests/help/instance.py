@@ -8,6 +8,7 @@ import sys
 
 import psutil
 import pytest
+import worlds
 from workbench import stack
 from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
@@ -49,7 +50,7 @@ def world_of_its_own(name, ports, services=()):
         stop_with_process(os.getpid(), remove=True)
         world = params.load(name)
         try:
-            with params.activate(world):
+            with worlds.activated(world):
                 stack.up(world, services)
                 yield world
         finally:

@@ -24,6 +24,7 @@ import boto3
 import pytest
 import requests
 import saved_sessions
+import worlds
 from moto.server import ThreadedMotoServer
 from workbench import connect, stack
 from workbench.base import params, paths, secrets, tls
@@ -103,7 +104,7 @@ def certificate(folder):
 def near(world):
     """World s3, whose services stand behind the double's answers."""
     loaded = params.load("s3")
-    with params.activate(loaded):
+    with worlds.activated(loaded):
         stack.up(loaded, ["postgres", "mariadb", "kafka", "connect", "apicurio", "s3", "spark"])
         yield loaded
         remove_all(world, loaded)

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 from workbench.base.errors import SourceError
 from workbench.source import postgres
-from workbench.walkthroughs import LOADERS, bikeshare, own, pagila
+from workbench.walkthroughs import bikeshare, own, pagila
 
 COUNTS = {"stations": 60, "bikes": 480, "riders": 1700, "trips": 17000, "weather": 1460}
 DATABASE = bikeshare.loader.database
@@ -16,9 +16,7 @@ DIGEST = """
 
 def load(world):
     bikeshare.loader.unload(world)
-    return LOADERS["bikeshare"].load(
-        world, confirm=lambda question: True, progress=lambda line: None
-    )
+    return bikeshare.loader.load(world, confirm=lambda question: True, progress=lambda line: None)
 
 
 def query(world, text):
@@ -58,7 +56,7 @@ def test_two_loads_give_the_same_rows_in_any_time_zone(loaded):
         set_database(loaded, setting, None)
     assert digests(loaded) == before
     with pytest.raises(SourceError, match="exists already"):
-        LOADERS["bikeshare"].load(loaded, confirm=lambda question: True)
+        bikeshare.loader.load(loaded, confirm=lambda question: True)
 
 
 def test_all_types_and_no_key(loaded):

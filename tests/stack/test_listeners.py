@@ -22,7 +22,7 @@ from workbench.stack import artifacts, services
 from workbench.storefront import load
 from workbench.topic import registry, topics
 from workbench.walkthroughs import storefront
-from worlds import with_settings
+from worlds import no_world, with_settings
 
 pytestmark = pytest.mark.drill
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.drill
 @pytest.fixture(params=["local", "cluster", "s3"])
 def busy(request):
     """A world in an instance of its own, all of its services at work."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, no_world():
         patch.setenv("WORKBENCH_INSTANCE", "test-listeners")
         patch.setenv("WORKBENCH_PORT_BASE", str(int(os.environ["WORKBENCH_PORT_BASE"]) + 120))
         stack.down()
@@ -38,10 +38,9 @@ def busy(request):
         instance.stop_with_process(os.getpid(), remove=True)
         world = params.load(request.param)
         artifacts.install(print, *services.optional_artifacts(world))
-        active = params.activate(world)
+        params.activate(world)
         try:
             stack.up(world, [*services.default_services(world), *services.ON_DEMAND_SERVICES])
-            stack.load_plugins(world, "filestream")
             storefront.restart_clean(world)
             storefront.up(world, instances=2)
             storefront.call(
@@ -77,7 +76,6 @@ def busy(request):
             assert spark.range(4).mapInPandas(lambda frames: frames, "id long").count() == 4
             yield world
         finally:
-            active.__exit__()
             stack.down()
             shutil.rmtree(paths.state_dir(), ignore_errors=True)
 

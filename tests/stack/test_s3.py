@@ -20,13 +20,14 @@ import instance
 import psutil
 import pytest
 import s3_help
+import worlds
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce, table_content
 from workbench import hudi, stack
-from workbench.base import aws, environment, files, params, paths, secrets, split_host_port
+from workbench.base import aws, environment, files, paths, secrets, split_host_port
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.checks import check
@@ -261,14 +262,14 @@ def far(lake, relay):
     as a file."""
     endpoint = "http://{}:{}".format(*relay.address)
     world = with_settings(lake, lake={"endpoint": endpoint})
-    with environment.Activation(environment.NO_WORLD), pytest.MonkeyPatch.context() as patch:
+    with worlds.no_world(), pytest.MonkeyPatch.context() as patch:
         for name, value in environment.s3_environment(
             endpoint, lake.region, secrets.s3_credentials_file()
         ).items():
             patch.setenv(name, value) if value else patch.delenv(name, raising=False)
         patch.setenv("NO_PROXY", relay.address[0])
         assert not world.uses_embedded_s3 and "s3" not in services.default_services(world)
-        with params.activate(world):
+        with worlds.activated(world):
             stack.up(world, ["kafka", "spark"])
             yield world
 
@@ -339,7 +340,7 @@ def elsewhere(far, tmp_path_factory):
     for name in ("notebooks", "data", "docs", "deploy", "var"):
         (root / name).symlink_to(paths.ROOT / name)
     shutil.copytree(paths.ROOT / "params", root / "params")
-    text = (root / "params" / "s3.yaml").read_text().replace("name: s3\n", "name: far\n")
+    text = (root / "params" / "s3.yaml").read_text()
     text, n = re.subn(r"endpoint: http://\S+", f"endpoint: {far.lake.endpoint}", text)
     assert n == 1
     (root / "params" / "far.yaml").write_text(text)

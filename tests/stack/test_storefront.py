@@ -36,7 +36,7 @@ def test_a_service_without_its_store_ends_with_an_error(world):
         topics.create(world, context.topic, client.PARTITIONS)
     with pytest.raises(
         StackError,
-        match="(?s)(no role 'accounts'|does not exist).*workbench storefront up. creates",
+        match="(?s)(no role 'accounts'|does not exist).*notebook 71_stores creates",
     ):
         storefront.start(world, "accounts")
 

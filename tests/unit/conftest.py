@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import on_aws
 import pytest
-from workbench.base import environment
+import worlds
 
 
 @pytest.fixture(autouse=True)
@@ -16,15 +16,14 @@ def an_instance_of_its_own():
     """Beside the stack that other tests of this process have running: none of its services, none of
     its ports.
 
-    It does not use the fixture `monkeypatch`: the variables that a test sets with it must be gone
-    before the world of the running stack is active again, which would keep them as the user's.
+    It does not use the fixture `monkeypatch`, which a test may undo.
     """
     base = int(os.environ["WORKBENCH_PORT_BASE"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_INSTANCE", f"{os.environ['WORKBENCH_INSTANCE']}-unit")
         patch.setenv("WORKBENCH_PORT_BASE", str(base + 150))
         patch.setenv("WORKBENCH_SECRET_CONNECT_ADMIN", "a password of this test's Connect")
-        with environment.Activation(environment.NO_WORLD):  # without what another world has set
+        with worlds.no_world():
             yield
 
 
@@ -48,10 +47,8 @@ def account(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
     monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")  # it would read hundreds of images
-    environment.active_state().close()
     with moto.mock_aws():
         yield lambda service: boto3.client(service, region_name=on_aws.REGION)
-    environment.active_state().close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import on_aws
 import pytest
 from botocore.exceptions import EndpointConnectionError
-from workbench.base import aws, environment, params, secrets
+from workbench.base import aws, params, secrets
 from workbench.base.errors import ParamsError, StackError
 
 pytestmark = pytest.mark.aws
@@ -17,9 +17,6 @@ REGION = on_aws.REGION
 def fresh(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
-    environment.active_state().close()
-    yield
-    environment.active_state().close()
 
 
 @pytest.mark.parametrize(
@@ -53,11 +50,8 @@ def test_a_refusal_is_told(code, said, what, step):
         stub.add_client_error("get_work_group", code, said)
         with pytest.raises(StackError) as e:
             aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
-    assert (
-        what in e.value.message
-        and step in e.value.hint
-        and "athena.get_work_group" in e.value.location
-    )
+    assert what in e.value.message and said.split()[-1] in str(e.value)
+    assert step in str(e.value) and "athena.get_work_group" in e.value.location
     assert aws.error_code(e.value) == code
 
 
@@ -69,7 +63,7 @@ def test_an_error_that_is_expected_is_none_and_no_other_is():
             aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
             pytest.fail("it went on after the error")
         with (
-            pytest.raises(StackError, match="is not allowed"),
+            pytest.raises(StackError, match="AWS denies the call"),
             aws.ignore_error_codes("^InvalidRequest"),
         ):
             aws.call(REGION, "athena", "get_work_group", WorkGroup="w")
@@ -148,6 +142,11 @@ def test_a_secret_is_read_when_it_is_needed_and_never_shown(account, monkeypatch
     )
     secret = secrets.Secret("postgres.admin", REGION, "workbench")
     assert secret.reveal() == "geheim" and "geheim" not in f"{secret!r} {secret}"
+    assert "geheim" in secrets.revealed(), "a run masks it"
+    account("secretsmanager").delete_secret(
+        SecretId="workbench/postgres.admin", ForceDeleteWithoutRecovery=True
+    )
+    assert secret.reveal() == "geheim", "it is read once, not for each connection"
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "mine")
     assert secret.reveal() == "mine", "what the environment says goes before it"
     account("secretsmanager").create_secret(Name="workbench/odd", SecretString="no json")
@@ -176,9 +175,6 @@ def test_a_job_on_emr_takes_the_spark_that_is_there(monkeypatch):
     monkeypatch.setenv("WORKBENCH_SPARK", "classic")
     assert (on_aws.world().spark.kind, on_aws.world().spark.master) == ("classic", "")
     assert params.load("local").spark.kind == "connect", "an embedded world has its own"
-    monkeypatch.setenv("WORKBENCH_SPARK", "clasic")
-    with pytest.raises(ParamsError, match="did you mean 'classic'"):
-        on_aws.world()
 
 
 def test_a_login_helps_after_a_call_without_one(account, monkeypatch):

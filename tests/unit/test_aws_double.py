@@ -7,7 +7,7 @@ import aws_double
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import aws, environment, wait
+from workbench.base import aws, wait
 
 pytestmark = pytest.mark.aws
 
@@ -31,9 +31,7 @@ def behind(monkeypatch):
         ("SECRET_ACCESS_KEY", "none"),
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
-    environment.active_state().close()
     yield rest
-    environment.active_state().close()
     double.close()
 
 
@@ -56,7 +54,7 @@ def test_a_task_that_fails_later_is_of_a_connector_that_runs_and_is_restarted(be
         connect.status(WORLD, NAME)["state"] == "RUNNING" and connect.failure(WORLD, NAME) is None
     )
     behind.tasks[f"workbench-{NAME}"] = "FAILED"
-    WORLD.state.close()  # it knows which connectors are healthy
+    WORLD.state.get("healthy connectors", dict).clear()
     seen = connect.status(WORLD, NAME)
     assert (seen["state"], seen["tasks"][0]["state"]) == ("RUNNING", "FAILED")
     assert "it broke" in connect.failure(WORLD, NAME)

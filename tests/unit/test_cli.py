@@ -44,7 +44,7 @@ def module(monkeypatch, name, **functions):
 
 def test_help_names_every_verb():
     out = call("--help").output
-    for verb in ("install demo up status run lab doctor log down clean load trace").split():
+    for verb in ("install demo up status run lab doctor log down clean trace").split():
         assert f" {verb} " in out
 
 
@@ -67,7 +67,6 @@ def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
         (["run", "--world", "locale"], 1),
         (["run", "--param", "scale"], 2),
         (["rnu"], 2),
-        (["load", "nortwind"], 1),
     ):
         with pytest.raises(SystemExit) as e:
             cli.main(arguments)
@@ -153,34 +152,11 @@ def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level,
     assert ("make down" in result.output) == runs
 
 
-def test_load_asks_and_default_is_no(monkeypatch, tmp_path):
-    loaded = []
-
-    def load(world, *, from_dir, confirm, scale):
-        if not confirm("Load Northwind?"):
-            return {}
-        loaded.append((scale, from_dir))
-        return {"orders": 829}
-
-    module(monkeypatch, "stack", ensure_running=lambda world, *names: None)
-    monkeypatch.setitem(walkthroughs.LOADERS, "northwind", SimpleNamespace(load=load))
-    result = call("load", "northwind", input="\n")
-    assert result.exit_code == 1 and "nothing was changed" in result.output and not loaded
-    assert call("load", "northwind", "--scale", "3", input="y\n").exit_code == 0
-    assert call("load", "northwind", "--yes", "--from", str(tmp_path)).exit_code == 0
-    assert loaded == [(3, None), (None, tmp_path)] and isinstance(loaded[0][0], int)
-    assert call("load", "northwind", "--scale", "0").exit_code == 2
-    assert (
-        call("load", "northwind", "--password", "x").exit_code == 2
-    )  # a password in argv is not taken
-    assert "did you mean 'northwind'?" in str(call("load", "nortwind").exception)
-
-
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
-    for name in (f"var/{paths.instance_name()}/lake", "var/lib/kafka", "runs/one"):
+    for name in (f"var/instances/{paths.instance_name()}/lake", "var/lib/kafka", "runs/one"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
@@ -193,23 +169,28 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
         patch.setattr(pidfiles, "running_instances", lambda: {paths.instance_name(), "bench"})
         refused = call("clean", "--yes", "--all").exception
     assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
-    assert (
-        call("clean", input="\n").exit_code == 1
-        and (folders / "var" / paths.instance_name() / "lake").exists()
-    )
+    assert call("clean", input="\n").exit_code == 1 and (paths.state_dir() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
-    assert (
-        not (folders / "var" / paths.instance_name()).exists() and not (folders / "runs").exists()
-    )
+    assert not paths.state_dir().exists() and not (folders / "runs").exists()
     assert (folders / "var/lib").exists()
     assert call("clean", "--yes", "--all").exit_code == 0 and not (folders / "var").exists()
     assert "nothing to remove" in call("clean").output
 
 
+def test_an_instance_may_have_the_name_of_a_folder_of_downloads(monkeypatch, folders):
+    monkeypatch.setenv("WORKBENCH_INSTANCE", "lib")
+    module(monkeypatch, "stack", running=list)
+    (paths.state_dir() / "lake").mkdir(parents=True)
+    assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
+    assert (folders / "var/lib/kafka").exists()
+
+
 @pytest.fixture
 def going_on(folders, request):
     """Start a run of an instance, by default of this one, in another process that is still running; return its pid."""
-    lock = paths.VAR_DIR / getattr(request, "param", paths.instance_name()) / "run.lock"
+    lock = (
+        paths.state_dir().with_name(getattr(request, "param", paths.instance_name())) / "run.lock"
+    )
     lock.parent.mkdir(exist_ok=True)
     code = f"""import time; from pathlib import Path; from workbench.base.wait import file_lock
 with file_lock(Path({str(lock)!r})):"""
@@ -366,23 +347,6 @@ def test_aws_down_names_the_flows_that_it_does_not_cover(monkeypatch):
     monkeypatch.setattr(walkthroughs.own, "declarations", lambda: iter(flows))
     output = call("aws", "down", "--yes").output
     assert "workbench forget bikes --world aws" in output and "trams" not in output
-
-
-@pytest.mark.parametrize("option", ["--mine", "--take-ownership"])
-def test_a_renamed_option_is_accepted_for_one_release_with_a_note(monkeypatch, option):
-    called = []
-    module(
-        monkeypatch,
-        "deployment.cloud",
-        down=lambda deployment, before_delete, take_ownership: called.append(take_ownership),
-    )
-    for arguments in (["aws", "down", "--yes", option], ["aws", "down", "--yes"]):
-        result = call(*arguments)
-        assert result.exit_code == 0, result.output
-        note = "note: --mine is now --take-ownership; the next release removes --mine\n"
-        assert result.stderr == (note if "--mine" in arguments else "")
-    assert called == [True, False]
-    assert "--mine" not in call("aws", "down", "--help").output
 
 
 def test_no_list_of_names_has_a_list_as_its_default():

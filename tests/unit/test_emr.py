@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import aws_double
 import on_aws
 import pytest
-from workbench.base import aws, environment, paths, wait
+from workbench.base import aws, paths, wait
 from workbench.base.errors import LakeError, StackError
 from workbench.spark import emr, sessions, settings, translate_errors
 
@@ -121,14 +121,12 @@ def test_a_double_that_answers_wrongly_is_no_session_that_is_gone(monkeypatch):
         ("SECRET_ACCESS_KEY", "none"),
     ):
         monkeypatch.setenv(f"AWS_{name}", value)
-    environment.active_state().close()
     try:
         with pytest.raises(
             StackError, match="the double's answer to emr-serverless.TerminateSession is not AWS's"
         ):
             emr.terminate_session(WORLD, "s1")
     finally:
-        environment.active_state().close()
         double.close()
     for path in (paths.ROOT / "lib/workbench").rglob("*.py"):
         for pattern in re.findall(r'aws\.suppress\("(.*?)"\)', path.read_text(encoding="utf-8")):

@@ -24,7 +24,7 @@ from workbench.walkthroughs import ingest as here
 pytestmark = pytest.mark.aws
 
 WORLD, NOW = on_aws.world(), dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
-APPLICATION, CLUSTER = on_aws.PARAMETERS["spark/application"], on_aws.PARAMETERS["emr/cluster"]
+APPLICATION = on_aws.PARAMETERS["spark/application"]
 ARGUMENTS = ["ingest", "cdc_events", "--world", "aws"]
 ARN = f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/{APPLICATION}/jobruns/j1"
 BUCKET = "s3://workbench-lake"
@@ -46,12 +46,6 @@ def s3():
 @pytest.fixture
 def serverless():
     with on_aws.stubbed_client("emr-serverless") as stub:
-        yield stub
-
-
-@pytest.fixture
-def steps():
-    with on_aws.stubbed_client("emr") as stub:
         yield stub
 
 
@@ -119,9 +113,9 @@ def expect_get_job_run(serverless, *states, details="-"):
         )
 
 
-def run(on="emr-serverless", more=(), **how):
+def run(more=(), **how):
     said = []
-    return emr_jobs.run(WORLD, on, [*ARGUMENTS, *more], progress=said.append, **how), said
+    return emr_jobs.run(WORLD, [*ARGUMENTS, *more], progress=said.append, **how), said
 
 
 def told_once(monkeypatch, number):
@@ -214,7 +208,7 @@ def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
     serverless.add_client_error("get_job_run", "ExpiredTokenException", "expired")
     said = []
     with pytest.raises(StackError, match="credentials have expired"):
-        emr_jobs.run(WORLD, "emr-serverless", ARGUMENTS, progress=said.append)
+        emr_jobs.run(WORLD, ARGUMENTS, progress=said.append)
     assert said[-1] == "job j1 on EMR Serverless was left in state RUNNING"
 
 
@@ -249,111 +243,17 @@ def test_what_may_not_be_started_is_told(s3, serverless, code, said):
         run()
 
 
-@pytest.mark.parametrize("on", emr_jobs.EXECUTORS)
-def test_nothing_is_started_before_it_is_published(s3, on):
+def test_nothing_is_started_before_it_is_published(s3):
     expect_head_object(s3, published=False)
     with pytest.raises(
         StackError, match="(?s)not in the bucket.*workbench aws publish --world aws"
     ):
-        run(on)
+        run()
 
 
 def test_a_world_without_a_deployment_has_no_emr():
     with pytest.raises(StackError, match="(?s)this world has no deployment on AWS.*--world aws"):
-        emr_jobs.run(params.load("local"), "emr-step", ARGUMENTS)
-
-
-# --- a step of the cluster
-# -------------------------------------------------------------------------------------------
-
-
-def expect_add_steps(steps):
-    conf = [part for k, v in emr.spark_conf(WORLD).items() for part in ("--conf", f"{k}={v}")]
-    steps.add_response(
-        "add_job_flow_steps",
-        {"StepIds": ["s-1"]},
-        {
-            "JobFlowId": CLUSTER,
-            "Steps": [
-                {
-                    "Name": "workbench-ingest-cdc_events",
-                    "ActionOnFailure": "CONTINUE",
-                    "HadoopJarStep": {
-                        "Jar": "command-runner.jar",
-                        "Args": [
-                            "spark-submit",
-                            "--deploy-mode",
-                            "client",
-                            *conf,
-                            f"{BUCKET}/workbench/jobs/ingest.py",
-                            f"{BUCKET}/workbench",
-                            *ARGUMENTS,
-                        ],
-                    },
-                }
-            ],
-        },
-    )
-
-
-def expect_describe_step(steps, *states, **status):
-    for state in states:
-        steps.add_response(
-            "describe_step",
-            {"Step": {"Id": "s-1", "Status": {"State": state, **status}}},
-            {"ClusterId": CLUSTER, "StepId": "s-1"},
-        )
-
-
-def test_a_step_is_followed_to_its_end(s3, steps):
-    expect_head_object(s3)
-    expect_add_steps(steps)
-    expect_describe_step(steps, "PENDING", "RUNNING", "COMPLETED")
-    code, said = run("emr-step")
-    assert (
-        code == 0
-        and f"{BUCKET}/logs/emr/{CLUSTER}/steps/s-1/" in said[0]
-        and said[-1].endswith("COMPLETED")
-    )
-
-
-def test_a_step_that_fails_is_told_with_its_reason(s3, steps):
-    expect_head_object(s3)
-    expect_add_steps(steps)
-    expect_describe_step(
-        steps, "FAILED", FailureDetails={"Reason": "Unknown Error.", "LogFile": "s3://b/stderr.gz"}
-    )
-    with pytest.raises(
-        StackError, match="step s-1 of .* is FAILED: Unknown Error.; s3://b/stderr.gz"
-    ):
-        run("emr-step")
-
-
-def test_a_step_is_interrupted(s3, steps, monkeypatch):
-    expect_head_object(s3)
-    expect_add_steps(steps)
-    expect_describe_step(steps, "RUNNING")
-    steps.add_response(
-        "cancel_steps",
-        {},
-        {"ClusterId": CLUSTER, "StepIds": ["s-1"], "StepCancellationOption": "SEND_INTERRUPT"},
-    )
-    expect_describe_step(steps, "CANCEL_PENDING", "CANCELLED")
-    told_once(monkeypatch, signal.SIGINT)
-    assert run("emr-step")[0] == 130
-
-
-def test_a_cluster_that_has_ended_is_told(s3, steps):
-    expect_head_object(s3)
-    steps.add_client_error(
-        "add_job_flow_steps",
-        "ValidationException",
-        "A job flow that is shutting down, terminating, or finished may not be modified.",
-    )
-    with pytest.raises(
-        StackError, match="(?s)accepts no step.*may not be modified.*workbench aws up emr"
-    ):
-        run("emr-step")
+        emr_jobs.run(params.load("local"), ARGUMENTS)
 
 
 # --- the script that it begins with
@@ -476,7 +376,7 @@ def test_the_verb_goes_where_it_is_told(monkeypatch):
     monkeypatch.setattr(params, "load", lambda name: WORLD)
     monkeypatch.setattr(here, "ingest", lambda world, *given: went.append(given[:3]) or 130)
     monkeypatch.setattr(
-        emr_jobs, "run", lambda world, on, arguments, **how: went.append((on, arguments, how)) or 0
+        emr_jobs, "run", lambda world, arguments, **how: went.append((arguments, how)) or 0
     )
     assert call("cdc_events").exit_code == 130 and went == [("cdc_events", "", False)]
     assert (
@@ -485,7 +385,7 @@ def test_the_verb_goes_where_it_is_told(monkeypatch):
             "--world",
             "aws",
             "--on",
-            "emr-step",
+            "emr-serverless",
             "--source",
             "topic",
             "--continuous",
@@ -493,15 +393,16 @@ def test_the_verb_goes_where_it_is_told(monkeypatch):
         ).exit_code
         == 0
     )
-    assert went[1][:2] == ("emr-step", [*ARGUMENTS, "--source", "topic", "--continuous"])
-    assert went[1][2]["continuous"] and not went[1][2]["wait"]
+    arguments, how = went[1]
+    assert arguments == [*ARGUMENTS, "--source", "topic", "--continuous"]
+    assert how["continuous"] and not how["wait"]
 
 
 @pytest.mark.parametrize(
     "arguments, kind, said",
     [
         (["cdc_event"], LakeError, "did you mean 'cdc_events'"),
-        (["cdc_events", "--on", "emr"], ParamsError, "emr-step"),
+        (["cdc_events", "--on", "emr"], ParamsError, "emr-serverless"),
         (["cdc_events", "--source", "files"], ParamsError, "landed"),
     ],
 )

@@ -40,7 +40,7 @@ def deployed(monkeypatch):
         validation.postgres, "tables_published_by_partition", lambda *_: SPLIT.head(0)
     )
     yield
-    WORLD.state.close()  # it knows which connectors are healthy
+    WORLD.state.get("healthy connectors", dict).clear()
 
 
 @pytest.fixture

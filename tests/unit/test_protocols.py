@@ -13,7 +13,6 @@ from workbench.base.errors import LakeError
 from workbench.base.paths import ROOT
 from workbench.connect import operations
 from workbench.query import engines
-from workbench.spark import sessions
 from workbench.topic import registry
 
 WORLD = params.load("local")
@@ -111,7 +110,6 @@ from typing import Any
 from workbench.connect.operations import ConnectBackend
 from workbench.connect.rest import KafkaConnect
 from workbench.query.engines import QueryEngine
-from workbench.spark.sessions import SparkProvider
 from workbench.topic.registry import SchemaRegistry
 
 class RightEngine:
@@ -122,9 +120,6 @@ class WrongEngine:
     def sql(self, text: str) -> pandas.DataFrame:
         return pandas.DataFrame()
 
-class Provider:
-    def open(self) -> None: ...
-
 class Registry:
     location = "memory"
     def names(self) -> list[str]: return []
@@ -134,7 +129,6 @@ class Connect(KafkaConnect):
 
 right: QueryEngine = RightEngine()
 engine: QueryEngine = WrongEngine()
-provider: SparkProvider = Provider()
 registry: SchemaRegistry = Registry()
 connect: ConnectBackend = Connect(None)  # type: ignore[arg-type]
 """
@@ -148,7 +142,6 @@ def test_mypy_refuses_a_backend_without_a_method_or_with_other_parameters(monkey
     refused = re.findall(r'expression has type "(\w+)", variable has type "(\w+)"', found)
     assert refused == [
         ("WrongEngine", "QueryEngine"),
-        ("Provider", "SparkProvider"),
         ("Registry", "SchemaRegistry"),
         ("Connect", "ConnectBackend"),
     ], found + problem
@@ -162,7 +155,6 @@ def test_mypy_refuses_a_backend_without_a_method_or_with_other_parameters(monkey
         (operations, "connect", ("rest", "msk")),
         (registry, "registry", ("apicurio", "glue")),
         (engines, "query", ("spark", "athena")),
-        (sessions, "spark", ("connect", "existing", "classic", "emr_serverless")),
     ],
 )
 def test_each_kind_that_a_world_may_name_has_its_class(module, section, kinds):

@@ -6,14 +6,11 @@ import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
-import nbformat
 import on_aws
 import pytest
-from papermill.translators import papermill_translators
 from workbench.base import paths
 from workbench.base.errors import StackError
 from workbench.deployment import publish
-from workbench.run import notebooks
 
 pytestmark = pytest.mark.aws
 
@@ -82,7 +79,6 @@ def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
         "workbench/jobs/kernel.sh",
         "workbench/params/aws.yaml",
         "workbench/notebooks/99_teardown.ipynb",
-        "workbench/notebooks-pyspark/10_outbox/13_hudi_ingest.ipynb",
         "workbench/jars/kafka-clients-3.jar",
         "workbench/lakehouse_workbench-0-py3-none-any.whl",
         "plugins/lenses-s3.zip",
@@ -235,26 +231,3 @@ def test_packages_that_are_not_to_be_had_are_named_and_nothing_is_published(
     ):
         publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
     assert not keys(bucket)
-
-
-@pytest.mark.parametrize("path", notebooks.find(), ids=lambda path: path.stem)
-def test_a_variant_for_the_pyspark_kernel_takes_parameters_and_compiles(path):
-    book = nbformat.read(path, as_version=4)
-    if path.stem == "92_explore":
-        assert publish.has_magics(book)
-        return
-    book = publish.pyspark_variant(book)
-    nbformat.validate(book)
-    kernel, language = (book.metadata["kernelspec"][key] for key in ("name", "language"))
-    values = notebooks.declared_parameters(book, path.stem)
-    translated = papermill_translators.find_translator(kernel, language).codify(
-        values, "Parameters"
-    )
-    told = {}
-    exec(translated, told)  # noqa: S102 - it is the translation that is looked at
-    assert {name: told[name] for name in values} == values
-    cells = [cell.source for cell in book.cells if cell.cell_type == "code"]
-    assert cells[0].startswith("%%configure -f\n") and "HoodieSparkSessionExtension" in cells[0]
-    for source in cells[1:]:
-        assert not source.startswith("%"), "a magic would go to the cluster as Python"
-        compile(source, path.stem, "exec")

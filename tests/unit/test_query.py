@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import types
 from sqlglot import exp
 from workbench import query
-from workbench.base import environment, params, paths
+from workbench.base import params, paths
 from workbench.base.errors import LakeError, StackError
 from workbench.query import athena_functions, athena_types, crawl, dialect, spark_sql
 from workbench.spark import is_session_lost, java_stacktraces, unreachable_reason
@@ -622,7 +622,7 @@ def test_a_session_that_ended_hides_no_error_and_its_count_goes_with_it():
     address = id(session)
     del session
     gc.collect()
-    holders = environment.active_state().get("stack traces", dict)
+    holders = spark_module._process_state.get("stack traces", dict)
     assert address not in map(id, holders), "another at the same address begins at nought"
 
 

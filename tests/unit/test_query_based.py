@@ -88,14 +88,13 @@ def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):
     ]
 
 
-def test_both_walkthroughs_on_pagila_are_loaded_by_name_into_their_own_databases(world):
+def test_both_walkthroughs_on_pagila_are_loaded_into_their_own_databases(world):
     asked = []
-    for name in ("pagila", "pagila_polled"):
-        loader = walkthroughs.LOADERS[name]
+    for loader in (log_based.flow.loader, query_based.flow.loader):
         assert (
             loader.load(world, confirm=lambda question: asked.append(question)) == {}
         )  # None: not confirmed
-        assert f"in {name} on" in asked[-1]
+        assert f"in {loader.database} on" in asked[-1]
     assert (log_based.flow.loader.database, query_based.flow.loader.database) == (
         "pagila",
         "pagila_polled",
@@ -104,9 +103,3 @@ def test_both_walkthroughs_on_pagila_are_loaded_by_name_into_their_own_databases
         query_based.walkthrough.resources.catalog_databases
         != log_based.walkthrough.resources.catalog_databases
     ), "a reset drops its own tables of the catalog"
-
-
-def test_no_two_loaders_have_one_name():
-    assert len(walkthroughs.LOADERS) == len(
-        [each for each in walkthroughs.ALL if each.flow and each.flow.loader]
-    )

@@ -10,7 +10,7 @@ from workbench import stack
 from workbench.base import params
 from workbench.base.errors import StackError
 from workbench.stack import lifecycle, remote
-from worlds import with_settings
+from worlds import activated, with_settings
 
 pytestmark = pytest.mark.aws
 
@@ -51,7 +51,7 @@ def near():
             postgres={"host": "127.0.0.1", "port": port},
             kafka={"bootstrap": f"127.0.0.1:{port},b-2.example:9098"},
         )
-        with params.activate(world):  # the clients of a test are those of this world
+        with activated(world):
             yield world
 
 
@@ -104,7 +104,6 @@ def test_a_database_that_is_not_there_is_a_matter_of_the_network(near):
 @pytest.mark.parametrize(
     "kind, master, state",
     [
-        ("existing", "", "up"),
         ("classic", "yarn", "up"),
         ("classic", "", "up"),
         ("classic", "spark://127.0.0.1:1", "unreachable"),
@@ -133,8 +132,8 @@ def test_a_service_of_a_source_is_restarted_with_the_user_of_the_stack(monkeypat
     world = params.load("local")
     (name,) = [each for each in world.sources if world.sources[each].engine == "postgres"]
     started = []
-    monkeypatch.setattr(lifecycle, "_start", lambda world, names: started.append(world))
+    monkeypatch.setattr(lifecycle, "_start", lambda world, *_: started.append(world))
     monkeypatch.setattr(lifecycle.artifacts, "ensure", lambda *names: None)
-    monkeypatch.setattr(lifecycle.process, "stop", lambda service: False)
+    monkeypatch.setattr(lifecycle.process, "stop", lambda name: False)
     stack.restart(world.source(name), "postgres")
     assert started == [world] and started[0].postgres.database == world.postgres.database

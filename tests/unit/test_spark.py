@@ -13,13 +13,14 @@ from worlds import with_settings
         ("local", {}, "file:/lake", [server.EMPTY_CORE_CONF, server.EMPTY_CLUSTER_CONF]),
         ("local", {}, "s3a://bucket/lake", [server.EMPTY_CLUSTER_CONF]),
         ("cluster", {}, "file:/lake", [server.EMPTY_CORE_CONF, server.EMPTY_CLUSTER_CONF]),
-        ("cluster", {"workers": 0, "master": "spark://10.0.0.1:7077"}, "file:/lake", []),
+        ("cluster", {"master": "spark://10.0.0.1:7077"}, "file:/lake", []),
     ],
 )
 def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_store_only(
     monkeypatch, world, more, tables, blank
 ):
     monkeypatch.setattr(artifacts, "jars", lambda kind: ["/a.jar", "/b.jar"])
+    monkeypatch.setattr(cds, "options", lambda *_: [])
     loaded = params.load(world)
     loaded = with_settings(loaded, spark=more, lake={"tables": tables})
     conf = server.server_conf(loaded.spark, loaded.lake.tables, loaded.stack.java_compiler)

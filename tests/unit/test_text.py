@@ -9,8 +9,3 @@ from workbench.base.text import plural
 )
 def test_a_noun_follows_its_count(count, text):
     assert plural(count, "file") == text
-
-
-def test_a_plural_that_is_not_formed_by_an_s_is_given():
-    assert plural(1, "entry", "entries") == "1 entry"
-    assert plural(3, "entry", "entries") == "3 entries"

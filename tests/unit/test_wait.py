@@ -107,17 +107,6 @@ def test_a_service_that_failed_finds_lost_may_be_restarted_too(monkeypatch):
         )
 
 
-def test_one_that_was_gone_for_long_ends_it_at_once(monkeypatch):
-    lost = ServiceLost("the service kafka died")
-    lost.since -= 100
-
-    def condition():
-        raise lost
-
-    with pytest.raises(ServiceLost):
-        wait_until(condition, "x", timeout=20, interval=60)
-
-
 def test_failed_ends_the_wait_at_once():
     began = time.monotonic()
     with pytest.raises(WorkbenchError, match="gave up waiting for the task: it is FAILED"):

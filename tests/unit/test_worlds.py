@@ -1,15 +1,11 @@
-"""A world is a value: several are open in one process, and none changes the process but by `activate`."""
+"""Several worlds are open in one process, and none changes the process but by `activate`."""
 
 import ast
-import contextlib
-import copy
 import gc
 import json
 import os
-import pickle
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,11 +14,9 @@ import on_aws
 import pytest
 import workbench
 from workbench import connect, params
-from workbench.base import aws, environment, files, http, paths
-from workbench.base.state import State
+from workbench.base import aws, files, http, paths
 from workbench.query import spark_sql
 from workbench.spark import sessions, state_of, world_of
-from workbench.stack import databases
 
 LIB = Path(workbench.__file__).parent
 NAME = "movies_source"
@@ -31,7 +25,6 @@ NAME = "movies_source"
 @pytest.fixture
 def account(monkeypatch):
     """MSK Connect, which a double answers for, with one connector."""
-    environment.active_state().close()  # clients of another test, with another address
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     operations = aws_double.msk_connect(
         aws_double.Remembers(),
@@ -45,72 +38,33 @@ def account(monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
     yield double
-    environment.active_state().close()
     double.close()
 
 
-def test_two_worlds_are_open_and_one_is_closed(account, tmp_path):
+def test_two_worlds_are_open(account, tmp_path):
     local, first, second = params.load("local"), on_aws.world(), on_aws.world()
     before = dict(os.environ)
     connect.apply(first, NAME, connect.config(first, NAME))
     for world in (first, second):
         assert connect.names(world) == [NAME] and connect.failure(world, NAME) is None
     files.write_text(f"file:{tmp_path}/a", local.name)
-    kept = {"local": local.state.get("kept", list)}
-    healthy = dict(second.state.get("healthy connectors", dict))
-    assert healthy and before == os.environ
-    first.state.close()
-    assert first.state.get("healthy connectors", dict) == {}
-    assert second.state.get("healthy connectors", dict) == healthy and before == os.environ
-    assert local.state.get("kept", list) is kept["local"]
-    assert connect.names(second) == connect.names(first) == [NAME]
-    assert files.read_text(f"file:{tmp_path}/a") == "local"
+    assert before == os.environ and files.read_text(f"file:{tmp_path}/a") == "local"
+    for key in ("a", "b"):
+        assert local.state.get(key, lambda key=key: [key]) == [key]
+        assert local.state.get(key, dict) == [key], "created once"
+    assert first.state.get("a", dict) == {} and dict(params.flatten(local))["name"] == "local"
 
 
-def test_the_clients_of_an_active_world_are_its_own_and_go_with_it(account, monkeypatch):
-    monkeypatch.setattr(
-        aws,
-        "_create_client",
-        lambda region, service: SimpleNamespace(close=lambda: closed.append(region)),
-    )
+def test_a_client_is_kept_until_another_world_is_active(account):
     worlds = [on_aws.world().model_copy(update={"region": name}) for name in ("one", "two")]
-    closed, made = [], []
-    for world in worlds:
-        with params.activate(world):
-            made.append(aws.client(world.region, "s3"))
-            assert aws.client(world.region, "s3") is made[-1]
-    worlds[0].state.close()
-    assert closed == ["one"]
-    with params.activate(worlds[1]):
-        assert aws.client("two", "s3") is made[1]
-    with params.activate(worlds[0]):
-        assert aws.client("one", "s3") is not made[0], "a closed world can be used again"
-
-
-def test_a_state_closes_the_newest_first_and_is_no_part_of_a_value():
-    world, closed = params.load("local"), []
-    shown = repr(world)
-    for name in ("a", "b", "c"):
-        assert world.state.get(name, lambda name=name: [name], closed.extend) == [name]
-        assert world.state.get(name, dict) == [name], "created once"
-    other = params.load("local")
-    assert world == other and hash(world) == hash(other) and repr(world) == shown
-    for copied in (world.model_copy(), copy.deepcopy(world), pickle.loads(pickle.dumps(world))):
-        assert copied == world and copied.state is not world.state
-        assert copied.state.get("a", list) == []
-    assert "state" not in str(world.model_dump()) and dict(params.flatten(world))["name"] == "local"
-    world.state.close()
-    world.state.close()
-    assert closed == ["c", "b", "a"] and world.state.get("a", list) == []
-
-
-def test_what_fails_to_close_keeps_nothing_else_open():
-    state, closed = State(), []
-    state.get("a", list, lambda _: closed.append("a"))
-    state.get("b", list, lambda _: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        state.close()
-    assert closed == ["a"] and state.get("b", dict) == {}
+    params.activate(worlds[0])
+    made = aws.client("one", "s3")
+    params.activate(worlds[0])
+    assert aws.client("one", "s3") is made
+    params.activate(worlds[1])
+    assert aws.client("one", "s3") is not made, (
+        "it may have the address or the key of the other one"
+    )
 
 
 # --- what importing and loading leave as it was
@@ -241,98 +195,41 @@ def changes(user):
     return {name: now.get(name) for name in {*user, *now} if user.get(name) != now.get(name)}
 
 
-def test_activate_restores_also_after_an_error_and_nests(user):
+def test_activate_replaces_what_another_world_has_set(user):
     local, s3, cloud = params.load("local"), params.load("s3"), on_aws.world()
-    proxies = {
-        "no_proxy": "corp.example,127.0.0.1,localhost",
-        "NO_PROXY": "corp.example,127.0.0.1,localhost",
-        "no_grpc_proxy": "corp.example,127.0.0.1,localhost",
+    exceptions = "corp.example,127.0.0.1,localhost"
+    remote = {
+        **dict.fromkeys(["no_proxy", "NO_PROXY", "no_grpc_proxy"], exceptions),
+        "SPARK_CONNECT_MODE_ENABLED": "1",
     }
-    remote = {**proxies, "SPARK_CONNECT_MODE_ENABLED": "1"}
-    region = {"AWS_REGION": on_aws.REGION}
-    with pytest.raises(ZeroDivisionError), params.activate(cloud):
-        assert changes(user) == {**remote, **region}
-        with pytest.raises(KeyError), params.activate(s3):
-            inside = changes(user)
-            assert inside["AWS_ACCESS_KEY_ID"] is inside["PGSERVICE"] is None
-            assert inside["AWS_ENDPOINT_URL_S3"] == s3.lake.endpoint
-            assert inside["AWS_PROFILE"] == "default" and "AWS_SHARED_CREDENTIALS_FILE" in inside
-            with params.activate(local):
-                assert changes(user) == {**remote, "PGSERVICE": None}
-            assert changes(user) == inside
-            raise KeyError
-        assert changes(user) == {**remote, **region}
-        raise ZeroDivisionError
-    assert changes(user) == {}
+    for _ in range(2):
+        params.activate(cloud)
+        assert changes(user) == {**remote, "AWS_REGION": on_aws.REGION}
+        params.activate(s3)
+        inside = changes(user)
+        assert inside["AWS_ACCESS_KEY_ID"] is inside["PGSERVICE"] is None
+        assert inside["AWS_ENDPOINT_URL_S3"] == s3.lake.endpoint
+        assert inside["AWS_PROFILE"] == "default" and "AWS_SHARED_CREDENTIALS_FILE" in inside
+        params.activate(local)
+        params.activate(local)
+        assert changes(user) == {**remote, "PGSERVICE": None}
 
 
-def test_blocks_of_two_threads_end_in_any_order(user):
-    s3, cloud = params.load("s3"), on_aws.world()
-    first, second = contextlib.ExitStack(), contextlib.ExitStack()
-    first.enter_context(params.activate(s3))
-    second.enter_context(params.activate(cloud))
-    first.close()
-    assert environment.active_state() is cloud.state
-    assert os.environ["AWS_REGION"] == on_aws.REGION
-    second.close()
-    assert changes(user) == {} and environment.active_state() is environment.NO_WORLD[0]
-
-
-def test_activate_without_a_block_stays_until_another_world_is_activated(user):
-    with environment.Activation(environment.NO_WORLD):
-        for world in (params.load("s3"), params.load("s3"), params.load("local"), on_aws.world()):
-            params.activate(world)
-            assert environment.active_state() is world.state
-        activations = [weakref.ref(params.activate(world)) for _ in range(3)]
-        gc.collect()
-        assert [one() for one in activations] == [None] * 3, "a call for each cell keeps nothing"
-        assert "AWS_ENDPOINT_URL_S3" not in os.environ and os.environ["AWS_PROFILE"] == "mine"
-    assert changes(user) == {} and environment.active_state() is environment.NO_WORLD[0]
-
-
-def test_an_activation_that_changes_nothing_touches_nothing(user):
+def test_an_activation_that_changes_nothing_touches_nothing(user, monkeypatch):
     """Another thread may be reading the environment."""
+    params.activate(params.load("s3"))
+
+    class Untouched(dict):
+        def __setitem__(self, name, value):
+            pytest.fail(f"{name} is set again")
+
     world = params.load("s3")
-    with params.activate(world):
-        seen, inside = [], dict(os.environ)
-        with pytest.MonkeyPatch.context() as patch, params.activate(params.load("s3")):
-            patch.setattr(environment, "_set", lambda *given: seen.append(given))
-            with params.activate(params.load("s3")):
-                pass
-        assert seen and all(inside.get(name) == value for name, value in seen)
-
-
-def test_world_aws_is_read_with_the_users_own_key(user, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        aws, "parameters", lambda *_: seen.append(environment_now()) or on_aws.PARAMETERS
-    )
-    with params.activate(params.load("s3")):
-        inside = dict(os.environ)
-        params.load("aws")
-        assert inside == os.environ
-    assert seen and all(given == user for given in seen)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", Untouched(os.environ))
+        params.activate(world)
 
 
 # --- settings that are passed to a client
-
-
-def test_postgres_is_reached_in_spite_of_variables_for_another_database(monkeypatch):
-    from psycopg import pq
-
-    for name in [name for name in os.environ if name.startswith("PG")]:
-        monkeypatch.delenv(name)
-    assert databases.libpq_defaults() == ""
-    for name, value in {
-        "PGSSLMODE": "verify-full",
-        "PGHOSTADDR": "192.0.2.1",
-        "PGOPTIONS": "-c no=1",
-        "PGMINPROTOCOLVERSION": "3.2",
-    }.items():
-        monkeypatch.setenv(name, value)
-    parsed = {o.keyword: o.val for o in pq.Conninfo.parse(databases.libpq_defaults().encode())}
-    assert (parsed[b"sslmode"], parsed[b"hostaddr"], parsed[b"options"]) == (b"prefer", b"", b"")
-    assert parsed[b"min_protocol_version"] is None
 
 
 def test_loopback_is_called_without_the_users_proxy(monkeypatch, answering):
@@ -349,31 +246,22 @@ def test_loopback_is_called_without_the_users_proxy(monkeypatch, answering):
 
 
 class Session:
-    """A session of Spark Connect, as far as closing it goes."""
+    """A session of Spark Connect, as far as its settings go."""
 
     def __init__(self, builder=None):
         self.client = SimpleNamespace(_retry_policy={}, _execute_and_fetch=None, _builder=builder)
         self.conf = SimpleNamespace(set=lambda *_: None, get=lambda _: "true")
-        self.stopped = []
-
-    def stop(self):
-        self.stopped.append(True)
-        raise RuntimeError("the server is down")
 
 
-def test_a_world_closes_its_sessions_and_not_those_of_another():
-    worlds = [params.load("local") for _ in range(3)]
-    spark = [sessions._configure(Session(), world) for world in worlds[:2]]
-    shared = sessions._configure(Session(), worlds[0])
-    sessions._configure(shared, worlds[2])
+def test_a_session_has_the_state_of_its_world():
+    worlds = [params.load("local") for _ in range(2)]
+    spark = [sessions._configure(Session(), world) for world in worlds]
     sibling = spark_sql._ansi_session(spark[0])
     assert spark_sql._ansi_session(spark[0]) is sibling is not spark[0]
-    worlds[0].state.close()
-    assert (spark[0].stopped, sibling.stopped) == ([True], [True])
-    assert (spark[1].stopped, shared.stopped) == ([], [])
-    assert world_of(spark[0]) is None and state_of(spark[0]) is environment.NO_WORLD[0]
-    assert world_of(spark[1]) is worlds[1] and world_of(shared) is worlds[2]
-    assert worlds[0].state is not worlds[1].state
+    for session, world in zip(spark, worlds):
+        assert world_of(session) is world and state_of(session) is world.state
+    assert world_of(sibling) is worlds[0] and worlds[0].state is not worlds[1].state
+    assert world_of(Session()) is None
 
 
 def test_a_session_that_is_collected_in_a_thread_of_the_client_blocks_no_query():

@@ -7,12 +7,13 @@ Secrets Manager. deploy/README.md lists all of them.
 """
 
 import contextlib
+import functools
 import json
 import re
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, TypeVar
 
-from . import environment, yaml_files
+from . import yaml_files
 from .errors import StackError, WorkbenchError, did_you_mean
 from .wait import wait_until
 
@@ -23,13 +24,14 @@ DEPLOYMENT_TAG = "workbench:deployment"
 # Attempts of a call while AWS throttles the call or a service fails. With boto3's backoff all
 # attempts take about 20 s.
 MAX_ATTEMPTS = 6
-LOGIN_HINT = "sign in (`aws sso login`, `aws configure`), or set a profile: export AWS_PROFILE=…"
+DENIAL = re.compile(r"not authorized to perform: (\S+)(?: on resource: (\S+))?")
 CATALOG = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 KAFKA_IAM_PROPERTIES = CATALOG["kafka_login"]  # properties of a Java Kafka client for MSK with IAM
 
 
+@functools.cache
 def client(region: str, service: str) -> Any:
-    """Return the boto3 client of a service. The active world's state keeps it.
+    """Return the boto3 client of a service. It is kept until a login fails or another world is active.
 
     Args:
         region: AWS region.
@@ -38,14 +40,9 @@ def client(region: str, service: str) -> Any:
     Raises:
         StackError: there are no credentials, or there is no such region.
     """
-    return environment.active_state().get(
-        (client, region, service), lambda: _create_client(region, service), lambda c: c.close()
-    )
-
-
-def _create_client(region: str, service: str) -> Any:
     import boto3
     from botocore.config import Config
+    from botocore.exceptions import NoCredentialsError
 
     config = Config(
         retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
@@ -53,19 +50,10 @@ def _create_client(region: str, service: str) -> Any:
         read_timeout=60,
     )
     with translate_errors(f"{service} in {region}"):
-        return boto3.Session().client(service, region_name=region, config=config)
-
-
-@contextlib.contextmanager
-def _calling(region: str, service: str, operation: str) -> Iterator[Any]:
-    """Yield the client of a service; one whose login fails is not used again, because it keeps its login."""
-    try:
-        with translate_errors(f"{service}.{operation} in {region}"):
-            yield client(region, service)
-    except StackError as e:
-        if LOGIN_HINT in e.hint:
-            environment.active_state().forget((client, region, service))
-        raise
+        session = boto3.Session()
+        if not session.get_credentials():  # boto3 would return a client that never has any
+            raise NoCredentialsError
+        return session.client(service, region_name=region, config=config)
 
 
 def call(region: str, service: str, operation: str, /, **params: Any) -> dict[str, Any]:
@@ -80,9 +68,9 @@ def call(region: str, service: str, operation: str, /, **params: Any) -> dict[st
     Raises:
         StackError: AWS rejects the call, or cannot be reached. `error_code` returns AWS's code.
     """
-    with _calling(region, service, operation) as caller:
-        response: dict[str, Any] = getattr(caller, operation)(**params)
-    return response
+    with translate_errors(f"{service}.{operation} in {region}"):
+        response: dict[str, Any] = getattr(client(region, service), operation)(**params)
+        return response
 
 
 def paginate(region: str, service: str, operation: str, key: str, /, **params: Any) -> list[Any]:
@@ -98,11 +86,9 @@ def paginate(region: str, service: str, operation: str, key: str, /, **params: A
     Raises:
         StackError: AWS rejects the call, or cannot be reached.
     """
-    items: list[Any] = []
-    with _calling(region, service, operation) as caller:
-        for page in caller.get_paginator(operation).paginate(**params):
-            items += page.get(key, [])
-    return items
+    with translate_errors(f"{service}.{operation} in {region}"):
+        pages = client(region, service).get_paginator(operation).paginate(**params)
+        return [item for page in pages for item in page.get(key, [])]
 
 
 @contextlib.contextmanager
@@ -113,64 +99,40 @@ def translate_errors(location: str) -> Iterator[None]:
         location: the operation, shown in the error.
 
     Raises:
-        StackError: an error response of AWS, or a client error in the catalog. Any other exception
-            is raised unchanged.
+        StackError: an error response of AWS, or an error of boto3 that aws.yaml has. Any other
+            exception is raised unchanged.
     """
-    from botocore import exceptions
+    from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
-    except exceptions.ClientError as e:
-        raise _translate_error_response(e, location) from e
-    except (exceptions.BotoCoreError, RuntimeError) as e:
-        error = _translate_client_error(e, location)
+    # botocore raises a RuntimeError for new credentials that have expired, too
+    except (ClientError, BotoCoreError, RuntimeError) as e:
+        error = _to_stack_error(e, location)
         if error is None:
             raise
         raise error from e
 
 
-def _translate_client_error(error: Exception, location: str) -> Optional[StackError]:
-    """Return the StackError for a call without a response; None if the catalog has no entry."""
-    classes = {cls.__name__ for cls in type(error).__mro__}
-    for entry in CATALOG["client_errors"]:
-        if classes & set(entry["classes"]) and entry.get("contains", "") in str(error):
-            return StackError(
-                entry["message"].format(error=error),
-                location=location,
-                expected=entry.get("expected", "").format(error=error),
-                hint=entry["hint"].format(login_hint=LOGIN_HINT),
-            )
-    return None
-
-
-def _translate_error_response(error: Any, location: str) -> StackError:
-    """Return the StackError for an error response of AWS (botocore's ClientError)."""
-    details = error.response.get("Error", {})
-    text = str(details.get("Message", ""))
-    code = str(details.get("Code", ""))
-    location = f"{location}: {code}"
-    if re.search(r"AccessDenied|UnauthorizedOperation|NotAuthorized|^403$|Forbidden", code):
-        # The text: "User: arn:… is not authorized to perform: kafka:GetBootstrapBrokers on resource: arn:…
-        # because …"
-        user = re.search(r"User: (\S+)", text)
-        action = re.search(r"perform: (\S+)", text)
-        resource = re.search(r"on resource: (\S+)", text)
-        message = f"{action[1] if action else error.operation_name} is not allowed"
-        if resource:
-            message += f" on {resource[1]}"
-        hint = f"allow it in a policy of {user[1] if user else 'your role'}"
-        return StackError(
-            message, location=location, expected=text, hint=f'{hint} (deploy/README.md, "Rights")'
-        )
+def _to_stack_error(error: Exception, location: str) -> Optional[StackError]:
+    """Return the error for an exception of boto3; None if it is neither a response of AWS nor in aws.yaml."""
+    details = getattr(error, "response", {}).get("Error", {})
+    code, text = str(details.get("Code", "")), str(details.get("Message", error))
+    names = code or " ".join(cls.__name__ for cls in type(error).__mro__)
+    if "still expired" in text:
+        names = "Expired"
+    denied = DENIAL.search(text)
+    location = f"{location}: {code}" if code else location
     for pattern, message, hint in CATALOG["errors"]:
-        if re.search(pattern, code):
-            return StackError(
-                message.format(max_attempts=MAX_ATTEMPTS),
-                location=location,
-                expected=text,
-                hint=hint.format(login_hint=LOGIN_HINT),
-            )
-    return StackError(f"AWS rejects {error.operation_name}: {text or code}", location=location)
+        if re.search(pattern, names):
+            if "credentials" in message:
+                client.cache_clear()  # a client keeps its credentials
+            message = f"{message.format(max_attempts=MAX_ATTEMPTS)}: {text}"
+            if denied:
+                message = f"{denied[1]} is not allowed on {denied[2] or 'its resource'}"
+            expected = text if denied else ""
+            return StackError(message, location=location, expected=expected, hint=hint)
+    return StackError(f"AWS rejects the call: {text}", location=location) if code else None
 
 
 def error_code(error: BaseException) -> str:
@@ -216,32 +178,23 @@ def wait(
     condition: Callable[[], Optional[T]],
     description: str,
     *,
-    timeout: float,
-    interval: float,
     error: type[WorkbenchError] = StackError,
     **options: Any,
 ) -> T:
-    """Poll AWS until the condition returns a true value, and return that value.
-
-    Only transient errors count as "not yet". An expired login or a missing permission is raised at
-    once.
+    """Poll AWS like `wait_until`, but raise an expired login or a missing permission at once.
 
     Args:
         condition: called without arguments.
         description: completes "waited 60 s for …" in the error.
-        timeout: seconds before giving up.
-        interval: seconds between two calls.
         error: the class to raise.
         **options: further arguments of `wait_until`.
 
     Raises:
-        error: after `timeout`, or at once for an error that is not transient.
+        error: after the timeout, or at once for an error that is not transient.
     """
     return wait_until(
         condition,
         description,
-        timeout=timeout,
-        interval=interval,
         error=error,
         is_transient=lambda e: not isinstance(e, StackError) or is_transient(e),
         **options,
@@ -250,10 +203,6 @@ def wait(
 
 def parameters(region: str, deployment: str) -> dict[str, str]:
     """Return the SSM parameters of a deployment: {name without the prefix: value}.
-
-    Args:
-        region: AWS region.
-        deployment: name of the deployment.
 
     Raises:
         StackError: AWS rejects the call, or cannot be reached.
@@ -266,12 +215,7 @@ def parameters(region: str, deployment: str) -> dict[str, str]:
 
 
 def parameter(region: str, deployment: str, name: str) -> str:
-    """Return the value of an SSM parameter of a deployment.
-
-    Args:
-        region: AWS region.
-        deployment: name of the deployment.
-        name: name of the parameter, without the prefix.
+    """Return the value of an SSM parameter of a deployment; its name is without the prefix.
 
     Raises:
         StackError: the parameter does not exist, or the world has no deployment.
@@ -289,7 +233,7 @@ def require_parameter(
     parameters: dict[str, str],
     deployment: str,
     name: str,
-    location: str = "",
+    *,
     hint: str = "",
     error: type[WorkbenchError] = StackError,
 ) -> str:
@@ -299,7 +243,6 @@ def require_parameter(
         parameters: {name: value}, all parameters of the deployment.
         deployment: name of the deployment.
         name: name of the parameter.
-        location: the error's location; by default the SSM name of the parameter.
         hint: the error's hint; by default the commands that list and create the stacks.
         error: the class to raise.
 
@@ -309,23 +252,19 @@ def require_parameter(
     if name not in parameters:
         raise error(
             f"deployment {deployment!r} has no parameter {name!r}",
-            location=location or f"SSM /{deployment}/{name}",
+            location=f"SSM /{deployment}/{name}",
             expected=did_you_mean(name, parameters) if parameters else "a deployment",
             hint=hint or "`workbench aws status` lists the stacks; `workbench aws up` creates them",
         )
     return parameters[name]
 
 
+@functools.cache
 def secret(region: str, deployment: str, name: str) -> str:
-    """Return the password in a secret of a deployment. The secret has the JSON format of RDS.
-
-    Args:
-        region: AWS region.
-        deployment: name of the deployment.
-        name: name of the secret, without the prefix.
+    """Return the password in a secret of a deployment. A process reads it once.
 
     Raises:
-        StackError: AWS rejects the call, or the secret has another format.
+        StackError: AWS rejects the call, or the secret has not the JSON format of RDS.
     """
     secret_id = f"{deployment}/{name}"
     text = call(region, "secretsmanager", "get_secret_value", SecretId=secret_id)["SecretString"]

@@ -1,21 +1,24 @@
-"""The settings of this process that a library reads from nowhere else, for the active world.
+"""The settings of this process that a library reads from nowhere else: its environment variables.
 
 Nothing else in the library changes `os.environ`. `params.activate` calls this module.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
-import threading
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
-from .state import State
-
 # {variable: value}; None: the variable must not be set
 Variables = dict[str, Optional[str]]
+KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+CREDENTIALS_FILE_VARIABLES = (
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CREDENTIAL_PROFILES_FILE",  # version 1 of the Java SDK
+    "AWS_CONFIG_FILE",
+)
+user_values: Variables = {}  # the user's own values of the variables that a world has set
 
 
 def libpq_variables(user_environment: Mapping[str, str]) -> Variables:
@@ -42,19 +45,11 @@ def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path])
     if region or endpoint:
         settings["AWS_REGION"] = region or "us-east-1"
     if endpoint:
-        settings["AWS_ENDPOINT_URL_S3"] = endpoint
-        settings["AWS_ALLOW_HTTP"] = str(endpoint.startswith("http:")).lower()
+        settings |= {"AWS_ENDPOINT_URL_S3": endpoint, "AWS_ALLOW_HTTP": "true"}
     if credentials_file:
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-            settings[name] = None
-        for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
-            settings[name] = "default"
-        for name in (
-            "AWS_SHARED_CREDENTIALS_FILE",
-            "AWS_CREDENTIAL_PROFILES_FILE",  # version 1 of the Java SDK
-            "AWS_CONFIG_FILE",
-        ):
-            settings[name] = str(credentials_file)
+        settings |= dict.fromkeys(KEY_VARIABLES)
+        settings |= dict.fromkeys(PROFILE_VARIABLES, "default")
+        settings |= dict.fromkeys(CREDENTIALS_FILE_VARIABLES, str(credentials_file))
     return settings
 
 
@@ -72,11 +67,33 @@ def proxy_exceptions(user_environment: Mapping[str, str]) -> dict[str, str]:
     return {"no_proxy": no_proxy, "NO_PROXY": no_proxy, "no_grpc_proxy": with_loopback}
 
 
-def _set(name: str, value: Optional[str]) -> None:
+def apply(variables: Callable[[dict[str, str]], Variables]) -> bool:
+    """Set the variables of a world. Those that only an earlier world has set become the user's again.
+
+    Args:
+        variables: returns the variables of the world, given the user's own environment.
+
+    Returns:
+        Whether a variable has changed.
+    """
+    values = {**os.environ, **user_values}
+    user_environment = {name: value for name, value in values.items() if value is not None}
+    changes = variables(user_environment)
+    has_changed = [_set(name, value) for name, value in {**user_values, **changes}.items()]
+    user_values.clear()
+    user_values.update({name: user_environment.get(name) for name in changes})
+    return any(has_changed)
+
+
+def _set(name: str, value: Optional[str]) -> bool:
+    """Set or remove a variable, and return whether it has changed."""
+    if os.environ.get(name) == value:
+        return False  # another thread may be reading the environment
     if value is None:
-        os.environ.pop(name, None)
+        del os.environ[name]
     else:
         os.environ[name] = value
+    return True
 
 
 @contextlib.contextmanager
@@ -88,65 +105,3 @@ def replaced(name: str, value: str) -> Iterator[None]:
         yield
     finally:
         _set(name, previous)
-
-
-Settings = tuple[State, Callable[[Mapping[str, str]], Variables]]
-# The state of the process, and no variables: in force while no world is active.
-NO_WORLD: Settings = (State(), lambda user_environment: {})
-_lock = threading.RLock()
-_active = NO_WORLD
-_user_values: Variables = {}  # the user's own values of the variables that are changed now
-
-
-_blocks: list[Activation] = []  # the `with` blocks that have not ended, in their order
-
-
-def active_state() -> State:
-    """Return the state of the active world, or that of the process if none is active."""
-    return _active[0]
-
-
-def _apply(settings: Settings) -> None:
-    """Replace the active settings. Variables that both set alike never change."""
-    global _active, _user_values
-    with _lock:
-        values = {**os.environ, **_user_values}
-        user_values = {name: value for name, value in values.items() if value is not None}
-        changes = settings[1](user_values)
-        for name in {*_user_values, *changes}:
-            _set(name, changes[name] if name in changes else _user_values[name])
-        _user_values = {name: user_values.get(name) for name in changes}
-        _active = settings
-
-
-class Activation:
-    """The settings of a world, in force from the creation of this object on.
-
-    As the context of a `with` statement it restores the previous settings at the end of the block.
-    """
-
-    def __init__(self, settings: Settings):
-        """Put the settings in force.
-
-        Args:
-            settings: state of the world, which has the clients that depend on its variables; and
-                the function that returns these variables, given the user's own environment.
-        """
-        with _lock:
-            self._previous = _active
-            _apply(settings)
-
-    def __enter__(self) -> None:
-        """Keep the settings until the end of the block."""
-        with _lock:
-            _blocks.append(self)
-
-    def __exit__(self, *error: object) -> None:
-        """Restore the previous settings; a block of another thread that began later keeps its own."""
-        with _lock:
-            index = _blocks.index(self)
-            _blocks.pop(index)
-            if index < len(_blocks):
-                _blocks[index]._previous = self._previous
-            else:
-                _apply(self._previous)

@@ -2,7 +2,6 @@
 
 import difflib
 import re
-import time
 from typing import Iterable
 
 # A user and password in a URI: user:password@host. Digits before a slash are a port.
@@ -65,17 +64,9 @@ class StackError(WorkbenchError):
 class ServiceLost(StackError):
     """A service of this instance has no running process.
 
-    `wait_until` gives up when the service has been missing for RESTART_GRACE_SECONDS, before its own
+    `wait_until` gives up when the service is missing for RESTART_GRACE_SECONDS, before its own
     timeout.
-
-    Attributes:
-        since: when the process was first missing, by `time.monotonic`.
     """
-
-    def __init__(self, message: str, **fields: str):
-        """Store the fields of `WorkbenchError`; `since` is the current time."""
-        super().__init__(message, **fields)
-        self.since = time.monotonic()
 
 
 class ConnectorError(WorkbenchError):

@@ -2,7 +2,7 @@
 
 A lock is a small object. It is created with `If-None-Match: *`. From then on it is only overwritten
 with `If-Match` and the ETag that was read, so each change of owner has one winner. The object names
-the owner; `{}` means that the lock is free.
+the owner, also after the owner has released it.
 
 The owner writes the object again every HEARTBEAT_SECONDS. Another process may take the lock over
 when the object is older than LEASE_SECONDS. Both times are S3's, so the clocks of machines do not
@@ -23,7 +23,6 @@ import math
 import os
 import socket
 import threading
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Iterator, Optional
 
@@ -34,10 +33,11 @@ LEASE_SECONDS = 120.0  # an endpoint may stall for several heartbeats before a l
 HEARTBEAT_SECONDS = 15.0
 # Another process has overwritten the object, or removed it.
 LOST_ERROR_CODES = "PreconditionFailed|ConditionalRequestConflict|NoSuchKey"
+OnLocked = Optional[Callable[[str], WorkbenchError]]
 
 
 @contextlib.contextmanager
-def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) -> Iterator[None]:
+def hold(uri: str, on_locked: OnLocked = None) -> Iterator[None]:
     """Hold a lock object.
 
     Args:
@@ -53,19 +53,12 @@ def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) 
     lock_file = paths.user_runtime_dir() / "locks" / digest[:16]
     with wait.file_lock(lock_file, on_locked) as owner_id:
         lock = _LockObject(uri, owner_id)
-
-        def acquire() -> str:
-            owner = lock.try_acquire()
-            if owner and on_locked:
-                raise on_locked(f"{owner['pid']} on {owner['host']}")
-            return lock.etag
-
         wait.wait_until(
-            acquire,
+            lambda: lock.acquire(on_locked),
             f"the lock {uri}",
             timeout=math.inf,
             interval=0.2,
-            is_transient=lambda e: not isinstance(e, WorkbenchError),
+            is_transient=lambda e: False,
         )
         stop_event = threading.Event()
         thread = threading.Thread(target=lock.heartbeat, args=[stop_event], daemon=True)
@@ -77,7 +70,7 @@ def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) 
             thread.join()
             # If this fails, processes on other machines wait until the lease has expired.
             with contextlib.suppress(StackError):
-                lock.write({})
+                lock.write(released=True)
     if not lock.etag:
         raise LakeError(
             "a lock was lost while it was held",
@@ -85,15 +78,6 @@ def hold(uri: str, on_locked: Optional[Callable[[str], WorkbenchError]] = None) 
             expected=f"a process that is never suspended for {LEASE_SECONDS:g} s",
             hint="another process may have written at the same time: repeat the job",
         )
-
-
-@dataclass
-class _LockState:
-    """The content of a lock object. The defaults describe an object that does not exist."""
-
-    owner: dict[str, Any] = field(default_factory=dict)
-    etag: str = ""
-    age_s: float = 0.0
 
 
 class _LockObject:
@@ -108,18 +92,18 @@ class _LockObject:
         self.owner = {"by": owner_id, "host": socket.gethostname(), "pid": os.getpid(), "beat": 0}
         self.etag = ""
 
-    def try_acquire(self) -> dict[str, Any]:
+    def acquire(self, on_locked: OnLocked) -> bool:
         """Acquire the lock if it is free, expired, or was left by a process of this machine.
 
         Returns:
-            The current owner if another process holds the lock, else an empty dict.
+            Whether this process has the lock now.
         """
-        state = self._read()
-        is_other_owner = bool(state.owner) and state.owner["by"] != self.owner["by"]
-        if is_other_owner and state.age_s < LEASE_SECONDS:
-            return state.owner
-        self.etag = self._put(self.owner, state.etag)
-        return {}
+        owner, etag, is_free = self._read()
+        if is_free or owner["by"] == self.owner["by"]:
+            self.etag = self._put(self.owner, etag)
+        elif on_locked:
+            raise on_locked(f"{owner['pid']} on {owner['host']}")
+        return bool(self.etag)
 
     def heartbeat(self, stop_event: threading.Event) -> None:
         """Renew the lease until the event is set."""
@@ -129,9 +113,9 @@ class _LockObject:
             # The number changes the content, and so the ETag. After an error the next heartbeat
             # renews the lease.
             with contextlib.suppress(StackError):
-                self.write({**self.owner, "beat": number})
+                self.write(beat=number)
 
-    def write(self, body: dict[str, Any]) -> None:
+    def write(self, **changes: Any) -> None:
         """Overwrite the object while the lock is held.
 
         A write whose response was lost may have succeeded, so the object is read before the lock
@@ -139,13 +123,11 @@ class _LockObject:
         """
         if not self.etag:
             return
+        body = {**self.owner, **changes}
         etag = self._put(body, self.etag)
         if not etag:
-            state = self._read()
-            if state.owner.get("by") == self.owner["by"]:
-                etag = self._put(body, state.etag)
-            elif state.owner == body:
-                etag = state.etag
+            owner, current, _ = self._read()
+            etag = self._put(body, current) if owner.get("by") == self.owner["by"] else ""
         self.etag = etag
 
     def _put(self, body: dict[str, Any], etag: str) -> str:
@@ -160,23 +142,17 @@ class _LockObject:
             return str(response["ETag"])
         return ""
 
-    def _read(self) -> _LockState:
+    def _read(self) -> tuple[dict[str, Any], str, bool]:
+        """Return the last owner, the ETag, and whether the lock is free or expired."""
         with aws.ignore_error_codes("NoSuchKey"), aws.translate_errors(f"s3.get_object {self.key}"):
             response = self._call("get_object")
+            owner = json.loads(response["Body"].read())
             now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
-            return _LockState(
-                json.loads(response["Body"].read() or "{}"),
-                response["ETag"],
-                (now - response["LastModified"]).total_seconds(),
-            )
-        return _LockState()
+            age_s = (now - response["LastModified"]).total_seconds()
+            is_free = not owner or "released" in owner or age_s >= LEASE_SECONDS
+            return owner, response["ETag"], is_free
+        return {}, "", True
 
     def _call(self, operation: str, **params: Any) -> dict[str, Any]:
-        return aws.call(
-            os.environ.get("AWS_REGION", "us-east-1"),
-            "s3",
-            operation,
-            Bucket=self.bucket,
-            Key=self.key,
-            **params,
-        )
+        region = os.environ.get("AWS_REGION", "us-east-1")
+        return aws.call(region, "s3", operation, Bucket=self.bucket, Key=self.key, **params)

@@ -15,16 +15,22 @@ differ from params/local.yaml. Values may contain references.
 import html
 import os
 import re
-import typing
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Mapping, Optional, Union
 
 import yaml
-from pydantic import BaseModel, Field, PrivateAttr, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
-from . import aws, environment, paths, pidfiles, secrets, terminal, yaml_files
+from . import aws, environment, paths, secrets, yaml_files
 from .errors import ParamsError, did_you_mean, redact_credentials
 from .paths import LOOPBACK_ADDRESS
 from .secrets import Secret, s3_credentials_file
@@ -34,19 +40,50 @@ OWN_SERVERS_HINT = (
     "to use a server of your own, set managed: false beside its address; a database of your own is a source "
     "(docs/your_own.md)"
 )
+# {key: (pattern, expected value)} of the services that an embedded stack starts
+_HERE = (f"({LOOPBACK_ADDRESS.pattern})?", "127.0.0.1: an embedded stack is on this machine")
+EMBEDDED_VALUES = {
+    "postgres.host": _HERE,
+    "mysql.host": _HERE,
+    "kafka.bootstrap": _HERE,
+    "connect.url": _HERE,
+    "connect.user": (".+", "a name: the embedded Kafka Connect requires a password"),
+    "registry.url": (r"https://(127\.0\.0\.1|localhost):\d+", "https://127.0.0.1:<port>"),
+    "spark.url": _HERE,
+}
 # {service of the stack: section of a world}, where the names differ
 SECTION_OF_SERVICE = {"mariadb": "mysql", "apicurio": "registry", "s3": "lake"}
 # the sources that a world has without an entry in `sources`; the name of each is its engine, too
 BUILT_IN_SOURCES = ("postgres", "mariadb")
 MAX_INTERVAL_S = 86_400
+SECRET_REFERENCE = re.compile(rf"\$\{{secret:({secrets.SECRET_NAME.pattern})\}}")
 COPY_LINE_HINT = "copy the line from params/local.yaml and adapt it"
+
+
+def _parse_digits(value: Any) -> Any:
+    """Return the number of a text of digits: a parameter of AWS is a text."""
+    return int(value) if isinstance(value, str) and re.fullmatch("[0-9]+", value) else value
+
+
+def _require_reference(value: Any) -> Any:
+    """Reject a password in a params file."""
+    if not isinstance(value, Secret):
+        raise ValueError(
+            "a password is always a reference such as ${secret:postgres.admin}; "
+            "`workbench secret NAME` stores a password of your own"
+        )
+    return value
+
+
+Number = Annotated[int, BeforeValidator(_parse_digits)]
+Password = Annotated[Secret, BeforeValidator(_require_reference)]
 
 
 class ConfigModel(BaseModel, frozen=True, extra="forbid", strict=True, allow_inf_nan=False):
     """A section of a world, strictly typed.
 
-    Unknown keys, and numbers that are infinite or none, are rejected. An int field rejects "5432", and
-    a bool field rejects 1.
+    Unknown keys, and numbers that are infinite or none, are rejected. A text field rejects 5432, and a
+    bool field rejects 1.
     """
 
 
@@ -59,7 +96,7 @@ class Stack(ConfigModel):
     deployment: str = Field(
         pattern=r"^([a-z][a-z0-9-]{1,19})?$", description="2 to 20 small letters, digits and -"
     )
-    port_base: int
+    port_base: Number = Field(ge=1024, le=65500)
     java_compiler: Literal["quick", "full"]  # see stack/services.py
 
 
@@ -71,53 +108,43 @@ class Service(ConfigModel):
 
 
 class Server(Service):
-    """A database server."""
+    """A database server, and a database on it.
 
+    The sections `postgres` and `mysql` call the keys kind, admin_user and admin_password what an entry
+    of `sources` calls engine, user and password.
+    """
+
+    engine: Literal["postgres", "mariadb", "mysql"] = Field(
+        "postgres", validation_alias=AliasChoices("engine", "kind")
+    )
     host: str
-    port: int
-    admin_user: str
-    admin_password: Secret
-    replication_user: str
-    replication_password: Secret
+    port: Number
+    database: str
+    admin_user: str = Field(validation_alias=AliasChoices("user", "admin_user"))
+    admin_password: Password = Field(validation_alias=AliasChoices("password", "admin_password"))
+    replication_user: str  # the user of the connectors
+    replication_password: Password
+    # see Connect.password_reference, which the section `postgres` has instead
+    password_reference: str = ""
     # "" lets the client choose. verify-full compares the host name with the certificate, which one
     # of ssl_ca (a PEM file) has signed, by default one of the system's.
     ssl: Literal["", "disable", "require", "verify-full"] = ""
     ssl_ca: str = ""
 
 
-class Postgres(Server):
-    """The source database."""
+class Source(Server):
+    """A source database of the user; by default its user is that of the connectors, too."""
 
-    database: str
-
-
-class MySql(Server):
-    """The second source database: MariaDB, or MySQL (Aurora), which has another Debezium plugin."""
-
-    kind: Literal["mariadb", "mysql"]
-    database: str = ""  # used by sources only; "" in a world's own section
-    password_reference: str  # see Connect.password_reference
-
-
-class Source(ConfigModel):
-    """A source database of the user."""
-
-    engine: Literal["postgres", "mariadb", "mysql"]
-    host: str
-    port: int
-    database: str
-    user: str
-    password: Secret
-    # the user of the connectors; by default `user`
-    replication_user: str = ""
-    replication_password: Optional[Secret] = None
-    password_reference: str = (
-        ""  # see Connect.password_reference; by default for the embedded Connect
-    )
-    ssl: Literal["", "disable", "require", "verify-full"] = ""
-    ssl_ca: str = ""
     # True: on the server of the world, whose administrator `user` is. A capture grants what it needs.
     managed: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_login(cls, keys: Any) -> Any:
+        if not isinstance(keys, dict):
+            return keys
+        user, password = keys.get("user"), keys.get("password")
+        return {"replication_user": user, "replication_password": password, **keys}
 
 
 class Kafka(Service):
@@ -134,12 +161,10 @@ class Connect(Service):
     kind: Literal["rest", "msk"]
     url: str
     user: str  # of the REST API; "" if it requires no password
-    password: Secret
+    password: Password
     topic_prefix: str
     # The reference to a secret in a connector configuration. Only the Connect worker resolves it.
     password_reference: str
-    # Whether the embedded worker serves its and Debezium's JMX metrics for Prometheus.
-    jmx_metrics: bool = False
 
     @property
     def auth(self) -> Optional[tuple[str, bytes]]:
@@ -171,15 +196,11 @@ class Lake(ConfigModel):
 class Spark(Service):
     """Spark, and its size."""
 
-    # connect: Spark Connect; existing: the session that the kernel has already; classic: a session
-    # in this process, for `master`; emr_serverless: Spark Connect on EMR Serverless.
-    kind: Literal["connect", "existing", "classic", "emr_serverless"]
+    # connect: Spark Connect; classic: a session in this process, for `master`; emr_serverless: Spark
+    # Connect on EMR Serverless.
+    kind: Literal["connect", "classic", "emr_serverless"]
     url: str  # of Spark Connect, sc://…; on EMR Serverless the id of the application
-    master: str  # local[2], spark://…, yarn
-    # number of workers that the embedded stack starts for a spark:// master
-    workers: int = Field(
-        ge=0, le=2, description="0, 1 or 2; 0 for a cluster of your own, which has its workers"
-    )
+    master: str  # local[2], local-cluster[2,1,1024], spark://…, yarn
     driver_memory: str
     executor_memory: str
     parallelism: int
@@ -212,23 +233,23 @@ class Watch(ConfigModel):
     small_files: int = 200  # base files below 1 MiB
     log_ratio: float = 1.0  # bytes of unmerged logs for each byte of base files
     # of notifications; "" for none. The password of the mail server is a secret.
-    webhook: Optional[Secret] = None  # the URL of a webhook is a credential
+    webhook: Optional[Password] = None  # the URL of a webhook is a credential
     sns_topic: str = ""
     mail_to: str = ""
     mail_server: str = ""  # host:port
     mail_user: str = ""
-    mail_password: Optional[Secret] = None
+    mail_password: Optional[Password] = None
 
 
-class Sections(ConfigModel):
-    """All sections of one params file."""
+class World(ConfigModel):
+    """An environment profile: the sections of one params file, and what is open of it."""
 
     name: str
     description: str
     region: str
     stack: Stack
-    postgres: Postgres
-    mysql: MySql
+    postgres: Server
+    mysql: Server  # MariaDB, or MySQL (Aurora), which has another Debezium plugin
     kafka: Kafka
     connect: Connect
     registry: Registry
@@ -239,28 +260,13 @@ class Sections(ConfigModel):
     sources: dict[str, Source] = Field(default_factory=dict)
     watch: Watch = Field(default_factory=Watch)
     file: Path = Path()  # the path of the file; not a key
-
-
-class World(Sections):
-    """An environment profile: the sections of one params file, and what is open of it."""
-
     _state: State = PrivateAttr(default_factory=State)
     _base: Optional["World"] = PrivateAttr(None)
 
     @property
     def state(self) -> State:
-        """The clients, sessions and caches of this world; `close()` closes all of them."""
+        """The clients, sessions and caches of this world; its sources share them."""
         return self._state
-
-    def __hash__(self) -> int:
-        """Return the hash of a few fields, because `sources` is a dict."""
-        return hash((self.name, self.file, self.postgres, self.mysql))
-
-    def __copy__(self) -> "World":
-        """Return a copy with a state of its own."""
-        copy = super().__copy__()
-        copy._state = State()
-        return copy
 
     def manages(self, service: str) -> bool:
         """Return whether the embedded stack starts and stops a service.
@@ -296,15 +302,33 @@ class World(Sections):
                 expected=did_you_mean(name, self.source_names),
                 hint="docs/your_own.md shows how a source is added",
             )
-        world = self.base.model_copy(update=_source_sections(self.base, self.sources[name]))
-        world._state, world._base = self._state, self.base
+        section = self.sources[name]
+        server = self.base.server(section.engine)
+        if section.managed and (section.host, section.port) != (server.host, server.port):
+            raise ParamsError(
+                f"the source {name} is managed, and not on the server of its world",
+                location=f"{self.file}: sources.{name}",
+                expected=f"the address {server.host}:{server.port}, or no key `managed`",
+            )
+        reference = section.password_reference
+        if not reference:
+            secret = section.replication_password.name
+            reference = f"${{directory:{secrets.secrets_dir()}:{secret}}}"
+        changes: dict[str, ConfigModel] = {
+            "mysql": section.model_copy(update={"password_reference": reference})
+        }
+        if section.engine == "postgres":
+            connect = self.connect.model_copy(update={"password_reference": reference})
+            changes = {"postgres": section, "connect": connect}
+        world = self.base.model_copy(update=changes)
+        world._base = self.base
         return world
 
     def source_engine(self, name: str) -> str:
         """Return the engine of a source: postgres, mariadb or mysql."""
         return self.sources[name].engine if name in self.sources else name
 
-    def server(self, engine: str) -> Union[Postgres, MySql]:
+    def server(self, engine: str) -> Server:
         """Return the section with the database server of an engine."""
         return self.postgres if engine == "postgres" else self.mysql
 
@@ -334,35 +358,7 @@ class World(Sections):
         return f"<details><summary>{title}</summary><table>{rows}</table></details>"
 
 
-def _source_sections(world: World, source: Source) -> dict[str, ConfigModel]:
-    """Return the sections of a world that describe a source.
-
-    Raises:
-        ParamsError: a managed source, whose roles a capture may change, is not on the world's server.
-    """
-    server = world.server(source.engine)
-    if source.managed and (source.host, source.port) != (server.host, server.port):
-        raise ParamsError(
-            f"the source {source.host}:{source.port} is managed, and not on the server of its world",
-            location=f"{world.file}: sources",
-            expected=f"the address {server.host}:{server.port}, or no key `managed`",
-        )
-    login = source.replication_password or source.password
-    reference = source.password_reference or f"${{directory:{secrets.secrets_dir()}:{login.name}}}"
-    settings = {
-        **source.model_dump(include={"host", "port", "database", "ssl", "ssl_ca", "managed"}),
-        "admin_user": source.user,
-        "admin_password": source.password,
-        "replication_user": source.replication_user or source.user,
-        "replication_password": login,
-    }
-    if source.engine == "postgres":
-        connect = world.connect.model_copy(update={"password_reference": reference})
-        return {"postgres": Postgres(**settings), "connect": connect}
-    return {"mysql": MySql(kind=source.engine, password_reference=reference, **settings)}
-
-
-def flatten(section: ConfigModel, prefix: str = "") -> list[tuple[str, str]]:
+def flatten(section: Union[ConfigModel, dict[str, Any]], prefix: str = "") -> list[tuple[str, str]]:
     """Return the values of a world by key path, without defaults.
 
     Args:
@@ -373,17 +369,13 @@ def flatten(section: ConfigModel, prefix: str = "") -> list[tuple[str, str]]:
         `[(key path, value as text), …]`; secrets, and credentials in URIs, are dots.
     """
     rows: list[tuple[str, str]] = []
-    for name, value in section:
-        path = f"{prefix}{name}"
-        if name not in section.model_fields_set:  # a default
-            continue
-        if isinstance(value, ConfigModel):
-            rows += flatten(value, f"{path}.")
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                rows += flatten(item, f"{path}.{key}.")
+    for name, value in section.items() if isinstance(section, dict) else section:
+        if isinstance(section, ConfigModel) and name not in section.model_fields_set:
+            continue  # a default
+        if isinstance(value, (ConfigModel, dict)):
+            rows += flatten(value, f"{prefix}{name}.")
         else:
-            rows.append((path, redact_credentials(str(value))))
+            rows.append((f"{prefix}{name}", redact_credentials(str(value))))
     return rows
 
 
@@ -394,14 +386,12 @@ def world_names() -> list[str]:
 
 
 def load(name: str) -> World:
-    """Load params/<name>.yaml.
-
-    Nothing outside the world changes (see `activate`). A value of `${ssm:…}` is requested with the user's
-    own variables: those of an active world are away during the request, for all threads.
+    """Load params/<name>.yaml. Nothing outside the world changes (see `activate`).
 
     Raises:
         ParamsError: no such world; an unknown, missing or mistyped key; a reference that does not
             exist.
+        StackError: AWS rejects the request of a value of `${ssm:…}`, or cannot be reached.
     """
     return load_file(_params_file(name))
 
@@ -436,45 +426,40 @@ def read_deployment(name: str) -> tuple[str, str]:
 
 
 def _deployment(raw: dict[str, Any]) -> tuple[str, str]:
-    return str(raw.get("region") or ""), str(_stack_section(raw).get("deployment") or "")
+    return str(raw.get("region") or ""), str(_section(raw, "stack").get("deployment") or "")
 
 
-def _stack_section(raw: dict[str, Any]) -> dict[str, Any]:
-    section = raw.get("stack")
+def _section(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    section = raw.get(name)
     return section if isinstance(section, dict) else {}
 
 
-def _read_params(path: Path, extended: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return the keys of a params file, with those of the file that it extends.
-
-    Args:
-        path: the file.
-        extended: the files that extend it.
+def _read_params(path: Path) -> dict[str, Any]:
+    """Return the keys of a params file, with those of the files that it extends.
 
     Raises:
         ParamsError: see `_read_yaml`; or files extend each other.
     """
-    raw = _read_yaml(path)
-    base = raw.pop("extends", None)
-    if base is None:
-        return raw
-    base_path = _params_file(str(base))
-    if base_path in (path, *extended):
-        raise ParamsError(
-            f"the file extends itself: {base}",
-            location=f"{paths.display_path(path)}: extends",
-            expected="a world such as local",
-        )
-    inherited = _read_params(base_path, (path, *extended))
-    return _merge({**inherited, "name": path.stem}, raw)
+    raw, files = _read_yaml(path), [path]
+    while "extends" in raw:
+        name = str(raw.pop("extends"))
+        files.append(_params_file(name))
+        if files[-1] in files[:-1]:
+            raise ParamsError(
+                f"the file extends itself: {name}",
+                location=f"{paths.display_path(path)}: extends",
+                expected="a world such as local",
+            )
+        raw = _merge({**_read_yaml(files[-1]), "name": path.stem}, raw)
+    return raw
 
 
 def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a mapping with changes, which may be nested; an entry of `sources` is replaced as a whole."""
-    merged = dict(base)
-    for key, value in changes.items():
-        is_section = isinstance(value, dict) and isinstance(base.get(key), dict)
-        merged[key] = {**base[key], **value} if is_section else value
+    """Return the keys of a file with changes; the keys of a section are merged one by one."""
+    merged = {**base, **changes}
+    for name in changes:
+        if isinstance(changes[name], dict):
+            merged[name] = {**_section(base, name), **changes[name]}
     return merged
 
 
@@ -482,13 +467,11 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     """Return the keys of a params file.
 
     Raises:
-        ParamsError: the file is not YAML, is empty, or has a key twice.
+        ParamsError: the file is not YAML, or has no keys.
     """
     file = paths.display_path(path)
     try:
-        raw = yaml_files.read(path)
-        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml_files.PlainLoader)
-        _reject_duplicate_keys(node, file)
+        raw = yaml_files.load(path)
     except yaml.YAMLError as e:
         raise ParamsError(
             "the params file is not YAML, or not UTF-8", location=f"{file}: {e}"
@@ -497,19 +480,18 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise ParamsError(
             "the params file has no keys", location=file, expected="the keys of params/local.yaml"
         )
-    if "describe" in raw and "description" not in raw:  # its old name, accepted for one release
-        terminal.echo(f"{file}: the key `describe` is now `description`", stderr=True)
-        raw["description"] = raw.pop("describe")
     return raw
 
 
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
     file, raw = paths.display_path(path), _read_params(path)
-    port_base = _port_base(raw, file)
-    resolver = ReferenceResolver(raw, port_base)
+    # an instance keeps the port base that it was created with
+    port_base = os.environ.get("WORKBENCH_PORT_BASE") or paths.stored_port_base()
+    if port_base and _section(raw, "stack"):
+        raw["stack"] = {**raw["stack"], "port_base": port_base}
     try:
-        world = World.model_validate(_resolve_references(raw, file, resolver))
+        world = World.model_validate(References(raw, file).resolve(raw))
     except ValidationError as e:
         raise _to_params_error(e, file) from None  # pydantic's text would show secrets
     for reserved in sorted({*BUILT_IN_SOURCES} & {*world.sources}):
@@ -521,43 +503,33 @@ def load_file(path: Path) -> World:
         )
     if world.stack.embedded:
         _validate_embedded(world, file)
-    if world.connect.jmx_metrics and not world.manages("connect"):
-        raise ParamsError(
-            "connect.jmx_metrics is true, but this Kafka Connect is not the embedded one",
-            location=f"{file}: connect.jmx_metrics",
-            expected="false: whoever starts Kafka Connect also starts its JMX exporter",
-        )
-    spark, kind = world.spark, os.environ.get("WORKBENCH_SPARK")
+    spark = world.spark
     # set in jobs on EMR and on the nodes of its cluster: they use the Spark that is installed there
-    if kind and not world.stack.embedded:
-        require_choice("WORKBENCH_SPARK", kind, "classic", "existing")
-        spark = spark.model_copy(update={"kind": kind, "master": ""})
-    stack = world.stack.model_copy(update={"port_base": port_base})
-    return world.model_copy(update={"file": Path(file), "stack": stack, "spark": spark})
+    if os.environ.get("WORKBENCH_SPARK") and not world.stack.embedded:
+        spark = spark.model_copy(update={"kind": "classic", "master": ""})
+    return world.model_copy(update={"file": Path(file), "spark": spark})
 
 
-def activate(world: World) -> environment.Activation:
+def activate(world: World) -> None:
     """Put in force the few settings that libraries read from this process only.
 
     They are environment variables: AWS_… for a lake in S3, exceptions from the user's proxies for
-    loopback, the mode of pyspark; and in an embedded world libpq's PG… are removed. The clients of
-    AWS that are created meanwhile belong to `world.state`.
-
-    In a `with` statement the previous settings are restored at the end of the block. Otherwise they
-    stay until another world is activated. `stack.ensure_running` and the commands call this function.
+    loopback, the mode of pyspark; and in an embedded world libpq's PG… are removed. They stay until
+    another world is activated. `stack.ensure_running` and the commands call this function.
 
     Raises:
         ParamsError: other users can enter the folder of the link to the checkout.
     """
     paths.link_safe_root()
-    return environment.Activation((world.state, partial(_variables, world)))
+    if environment.apply(partial(_variables, world)):
+        aws.client.cache_clear()
 
 
 def _variables(world: World, user_environment: Mapping[str, str]) -> environment.Variables:
     variables = {**environment.proxy_exceptions(user_environment), **lake_variables(world)}
     if world.stack.embedded:
         variables |= environment.libpq_variables(user_environment)
-    if world.spark.kind in ("connect", "emr_serverless"):
+    if world.spark.kind != "classic":
         # SparkSession.builder.remote(…) sets it, too; it does not accept the options of a channel
         variables["SPARK_CONNECT_MODE_ENABLED"] = "1"
     return variables
@@ -576,38 +548,17 @@ def _validate_embedded(world: World, file: str) -> None:
         ParamsError: an address on another machine, or one without the protection that the embedded
             service requires; or Spark cannot work in the folder of the checkout.
     """
-    addresses = {
-        "postgres.host": world.postgres.host,
-        "mysql.host": world.mysql.host,
-        "kafka.bootstrap": world.kafka.bootstrap,
-        "connect.url": world.connect.url,
-        "registry.url": world.registry.url,
-        "spark.url": world.spark.url,
-        "spark.master": world.spark.master if world.spark.workers else "",
-    }
-    for key, address in addresses.items():
-        is_managed = getattr(world, key.partition(".")[0]).managed
-        if is_managed and address and not LOOPBACK_ADDRESS.fullmatch(address):
+    for key, (pattern, expected) in EMBEDDED_VALUES.items():
+        section, _, name = key.partition(".")
+        service = getattr(world, section)
+        value = getattr(service, name)
+        if service.managed and not re.fullmatch(pattern, value):
             raise ParamsError(
-                f"{key} is {address!r}, and an embedded stack starts its services on this machine",
+                f"{key} is {value!r}",
                 location=f"{file}: {key}",
-                expected="127.0.0.1; nothing was started or stopped",
+                expected=f"{expected}; nothing was started or stopped",
                 hint=OWN_SERVERS_HINT,
             )
-    if world.connect.managed and not world.connect.user:
-        raise ParamsError(
-            "connect.user is empty",
-            location=f"{file}: connect.user",
-            expected="a name: the embedded Kafka Connect requires a password",
-            hint=COPY_LINE_HINT,
-        )
-    if world.registry.managed and not world.registry.url.startswith("https://"):
-        raise ParamsError(
-            f"registry.url is {world.registry.url!r}",
-            location=f"{file}: registry.url",
-            expected="https://127.0.0.1:<port>: the embedded registry accepts HTTPS only",
-            hint=COPY_LINE_HINT,
-        )
     if not paths.is_shell_safe(paths.SAFE_ROOT):
         raise ParamsError(
             "Spark and Hudi cannot work in this folder, and no link to it could be created",
@@ -618,203 +569,107 @@ def _validate_embedded(world: World, file: str) -> None:
         )
 
 
-def _reject_duplicate_keys(node: Optional[yaml.Node], file: str, path: str = "") -> None:
-    """Raise ParamsError for a key that occurs twice in one mapping.
-
-    YAML itself silently takes the last one.
-    """
-    if not isinstance(node, yaml.MappingNode):
-        return
-    names: set[str] = set()
-    for key, value in node.value:
-        name = f"{path}.{key.value}".lstrip(".")
-        if name in names:
-            raise ParamsError(
-                f"key '{name}' occurs twice",
-                location=f"{file}: line {key.start_mark.line + 1}",
-                hint="remove one of the two",
-            )
-        names.add(name)
-        _reject_duplicate_keys(value, file, name)
-
-
-def _port_base(raw: dict[str, Any], file: str) -> int:
-    """Return the port base of this instance.
-
-    The first of these that exists: WORKBENCH_PORT_BASE, the port base of the running services, the
-    key of the file. Returns -1 if the key is missing or mistyped: `_to_params_error` reports that.
-    """
-    location = "the environment variable WORKBENCH_PORT_BASE"
-    value = os.environ.get("WORKBENCH_PORT_BASE") or pidfiles.running_port_base()
-    if not value:
-        location = f"{file}: stack.port_base"
-        value = _stack_section(raw).get("port_base")
-        if type(value) is not int:
-            return -1
-    # isdecimal: isdigit is also true of ², which int() rejects
-    port_base = int(value) if str(value).isdecimal() else -1
-    if not 1024 <= port_base <= 65500:
-        raise ParamsError(f"port base is {value!r}", location=location, expected="1024 to 65500")
-    return port_base
-
-
-class ReferenceResolver:
+class References:
     """The values of a file's references; AWS is called when the first one needs it."""
 
-    def __init__(self, raw: dict[str, Any], port_base: int):
-        """Read the region and the deployment from the file.
+    def __init__(self, raw: dict[str, Any], file: str):
+        """Read the region, the deployment and the port base from the keys of a file.
 
         Args:
-            raw: the keys of the file.
-            port_base: port base of the instance.
+            raw: the keys.
+            file: the file, for errors.
         """
-        self.port_base = port_base
+        self.file = file
         self.region, self.deployment = _deployment(raw)
         self.values = {
             "state": str(paths.state_dir()),
             "root": str(paths.SAFE_ROOT),
             "deployment": self.deployment,
         }
+        port_base = _parse_digits(_section(raw, "stack").get("port_base"))
+        if not isinstance(port_base, int):
+            port_base = 0  # the world is not valid, and pydantic says so
+        self.values |= {f"port:{n}": str(port_base + n) for n in range(paths.MAX_PORTS)}
 
     @cached_property
     def parameters(self) -> dict[str, str]:
         """The SSM parameters of the deployment."""
-        with environment.Activation(environment.NO_WORLD):  # AWS is called with the user's own key
-            return aws.parameters(self.region, self.deployment)
+        return aws.parameters(self.region, self.deployment)
 
-    def resolve(self, reference: str, location: str) -> str:
-        """Return the value of a reference.
+    def resolve(self, value: Any, path: str = "") -> Any:
+        """Return a value of the file with its references resolved; one to a secret is a Secret.
 
         Args:
-            reference: the text between ${ and }.
-            location: file and key path, for the error.
+            value: a mapping, or a scalar.
+            path: key path of the value.
 
         Raises:
             ParamsError: there is no such reference.
         """
-        kind, _, arg = reference.partition(":")
-        if kind == "port" and arg.isdecimal() and int(arg) < 40:
-            return str(self.port_base + int(arg))
-        if kind in self.values and not arg:
-            return self.values[kind]
-        if kind == "ssm" and arg and self.deployment:
-            return aws.require_parameter(
-                self.parameters, self.deployment, arg, location, error=ParamsError
-            )
+        if isinstance(value, dict):
+            return {name: self.resolve(value[name], f"{path}.{name}") for name in value}
+        if not isinstance(value, str):
+            return value
+        secret = SECRET_REFERENCE.fullmatch(value)
+        if secret:
+            return Secret(secret[1], self.region, self.deployment)
+
+        def look_up(match: re.Match[str]) -> str:
+            return self._look_up(match[1], path.lstrip("."))
+
+        # $${ is an escape: the text is for a Connect worker, which resolves it. Our own references
+        # inside it are resolved here.
+        text = re.sub(r"\$\{(deployment|state|root)\}", look_up, value)
+        return re.sub(r"(?<!\$)\$\{([^}]*)\}", look_up, text).replace("$${", "${")
+
+    def _look_up(self, reference: str, path: str) -> str:
+        """Return the value of a reference: the text between ${ and }."""
+        if reference in self.values:
+            return self.values[reference]
+        kind, _, name = reference.partition(":")
+        if kind == "ssm" and self.deployment:
+            return aws.require_parameter(self.parameters, self.deployment, name, error=ParamsError)
         raise ParamsError(
             f"unknown reference ${{{reference}}}",
-            location=location,
+            location=f"{self.file}: {path}",
             expected="${port:0…39}, ${state}, ${root}, ${deployment}, ${ssm:NAME} where there is a "
             "deployment, or ${secret:NAME} as the whole value",
         )
 
 
-def _resolve_references(
-    value: Any, file: str, resolver: ReferenceResolver, path: str = "", kind: Any = World
-) -> Any:
-    """Return a value of a params file with its references resolved.
-
-    A reference to a secret becomes a Secret, which only fields of that type accept. Text with
-    references becomes a number only in fields of numbers, so an id such as 0012 keeps its zeros.
-
-    Args:
-        value: a mapping, or a scalar.
-        file: the file, for errors.
-        resolver: returns the values of references.
-        path: key path of the value.
-        kind: the type that the world declares for the value.
-    """
-    if isinstance(value, dict):
-        return {
-            name: _resolve_references(
-                item, file, resolver, f"{path}.{name}".lstrip("."), _declared_type(kind, name)
-            )
-            for name, item in value.items()
-        }
-    if not isinstance(value, str):
-        return value
-    secret = re.fullmatch(rf"\$\{{secret:({secrets.SECRET_NAME.pattern})\}}", value)
-    if secret:
-        return Secret(secret[1], resolver.region, resolver.deployment)
-
-    def resolve(match: re.Match[str]) -> str:
-        return resolver.resolve(match[1], f"{file}: {path}")
-
-    # $${ is an escape: the text is for a Connect worker, which resolves it. Our own references
-    # inside it are resolved here.
-    text = re.sub(r"\$\{(deployment|state|root)\}", resolve, value)
-    text = re.sub(r"(?<!\$)\$\{([^}]*)\}", resolve, text).replace("$${", "${")
-    return int(text) if kind is int and text != value and text.isdecimal() else text
-
-
 def _to_params_error(error: ValidationError, file: str) -> ParamsError:
-    """Return the error for a file that is not a valid world.
+    """Return the error for a file that is not a valid world; it shows no value of the file.
 
     An unknown key is reported first, because the right key is missing then.
     """
-    ranks = {"extra_forbidden": 0, "missing": 1}
-    problem = min(error.errors(), key=lambda e: ranks.get(e["type"], 2))
-    *parents, name = map(str, problem["loc"])
-    path, raw = ".".join([*parents, name]), problem["input"]
-    kind: Any = World
-    for parent in parents:
-        kind = _declared_type(kind, parent)
-    location, fields = f"{file}: {path}", _config_keys(kind)
-    if typing.get_origin(kind) is dict:
-        keys = ", ".join(sorted(_config_keys(_declared_type(kind, name))))
+    ranks = {"extra_forbidden": 0, "invalid_key": 0, "missing": 1}
+    problem = min(error.errors(include_input=False), key=lambda e: ranks.get(e["type"], 2))
+    keys = [str(key) for key in problem["loc"] if key != "[key]"]
+    path = ".".join(keys)
+    location = f"{file}: {path}"
+    rank = ranks.get(problem["type"])
+    if rank == 0:
         return ParamsError(
-            f"{path} is {raw!r}", location=location, expected=f"a mapping with {keys}"
-        )
-    if name not in fields:
-        return ParamsError(
-            f"unknown key '{name}'",
+            f"unknown key '{keys[-1]}'",
             location=location,
-            expected=did_you_mean(name, fields),
+            expected=did_you_mean(keys[-1], _section_keys(keys[:-1])),
             hint="rename or remove the key",
         )
-    kind, expected, hint = fields[name].annotation, _expected_value(fields[name], raw), ""
-    if problem["type"] == "missing":
-        message = f"missing key '{name}'"
-        hint = COPY_LINE_HINT
-    elif kind in (Secret, Optional[Secret]):
-        message = "the params file contains a password" if raw else "the secret is empty"
-        hint = "`workbench secret NAME` stores a password of your own; refer to it here: ${secret:NAME}"
-    elif kind is str and isinstance(raw, Secret):
-        message = "a secret is used where plain text is expected"
-        expected = "a literal: this value is shown and logged"
-    elif raw is None:
-        message = f"{path} is empty"
-    else:
-        message = f"{path} is {raw!r} ({type(raw).__name__})"
-    return ParamsError(message, location=location, expected=expected, hint=hint)
+    message = f"missing key '{keys[-1]}'" if rank == 1 else f"{path}: {problem['msg']}"
+    if path == "stack.port_base" and "WORKBENCH_PORT_BASE" in os.environ:
+        location = "the environment variable WORKBENCH_PORT_BASE"
+    return ParamsError(message, location=location, hint=COPY_LINE_HINT)
 
 
-def _expected_value(field: FieldInfo, raw: Any) -> str:
-    kind: Any = field.annotation
-    if kind in (Secret, Optional[Secret]):
-        return "a reference such as ${secret:postgres.admin}"
-    if typing.get_origin(kind) is Literal:
-        return did_you_mean(str(raw), typing.get_args(kind))
-    if _config_keys(kind):
-        return f"a mapping with {', '.join(sorted(_config_keys(kind)))}"
-    return field.description or f"a value of type {getattr(kind, '__name__', kind)}"
-
-
-def _declared_type(kind: Any, name: str) -> Any:
-    """Return the type of a section's key, or of an entry of a mapping; None for an unknown key."""
-    if typing.get_origin(kind) is dict:
-        return typing.get_args(kind)[1]
-    fields = _config_keys(kind)
-    return fields[name].annotation if name in fields else None
-
-
-def _config_keys(kind: Any) -> dict[str, FieldInfo]:
-    """Return the keys of a section and their fields; none if the type is not a section."""
-    if not (isinstance(kind, type) and issubclass(kind, ConfigModel)):
-        return {}
-    return {
-        name: field for name, field in kind.model_fields.items() if field.annotation is not Path
-    }
+def _section_keys(path: list[str]) -> list[str]:
+    """Return the valid keys of a section."""
+    section: Any = World
+    for name in path:
+        if name == "sources":
+            section = Source
+        elif name in section.model_fields:
+            section = section.model_fields[name].annotation
+    return [name for name in section.model_fields if name != "file"]
 
 
 def split_host_port(address: str) -> tuple[str, int]:

@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterable
 
-from . import aws, environment
+from . import aws
 from .errors import ParamsError
 from .paths import ensure_private_dir, state_dir, write_private_file
 
 MASK = "••••••"
 SECRET_NAME = re.compile(r"[a-z0-9_][a-z0-9_.]*")
+_revealed: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,6 @@ class Secret:
         text = os.environ.get(variable)
         if not text and self.deployment:
             text = aws.secret(self.region, self.deployment, self.name)
-            revealed().add(text)
-            return text
         text = text or read().get(self.name)
         if not text:
             raise ParamsError(
@@ -61,6 +60,7 @@ class Secret:
                 hint="run `workbench up` (it creates the embedded ones); store one of your own with "
                 f"`workbench secret {self.name}`, or set {variable}",
             )
+        _revealed.add(text)
         return text
 
     def __repr__(self) -> str:
@@ -90,9 +90,8 @@ def read() -> dict[str, str]:
 
 
 def revealed() -> set[str]:
-    """Return the secrets of AWS that this process has revealed while the world was active, to mask them."""
-    texts: set[str] = environment.active_state().get("revealed secrets", set)
-    return texts
+    """Return the texts of the secrets that this process has used, to mask them in what it prints."""
+    return _revealed
 
 
 def validate_environment(names: Iterable[str]) -> None:
@@ -102,22 +101,13 @@ def validate_environment(names: Iterable[str]) -> None:
         names: the secrets to check.
 
     Raises:
-        ParamsError: a variable differs from the file, or contains an unprintable character.
+        ParamsError: a variable differs from the file.
     """
     stored = read()
     for name in names:
         variable = _variable_name(name)
         text = os.environ.get(variable)
-        if not text:
-            continue
-        # initdb reads one line; a byte that is not UTF-8 cannot be written to the file
-        if not text.isprintable():
-            raise ParamsError(
-                f"{variable} contains a line break or another character that cannot be printed",
-                location="the environment",
-                hint="set a password of printable characters",
-            )
-        if text != stored.get(name, text):
+        if text and name in stored and text != stored[name]:
             raise ParamsError(
                 f"{variable} is not the password that this instance was created with",
                 location=str(secrets_dir()),
@@ -137,7 +127,7 @@ def ensure(names: Iterable[str]) -> None:
         names: names of secrets.
 
     Raises:
-        ParamsError: a variable is invalid (see `validate_environment`).
+        ParamsError: a variable differs from the file, or contains an unprintable character.
     """
     names = set(names)
     validate_environment(names)
@@ -172,8 +162,9 @@ def store(name: str, text: str) -> None:
         raise ParamsError(
             f"secret {name!r} is empty, or contains a character that cannot be printed",
             expected="a password of printable characters in one line; nothing was stored",
+            hint=f"it comes from `workbench secret`, or from the variable {_variable_name(name)}",
         )
-    ensure_private_dir(state_dir().parent)
+    ensure_private_dir(state_dir().parents[1])
     write_private_file(secrets_dir() / name, text.encode())
 
 

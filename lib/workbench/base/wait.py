@@ -68,15 +68,13 @@ def wait_until(
             reason = failure_reason() if failure_reason else None
         except ServiceLost as e:
             last_error = e
-        if isinstance(last_error, ServiceLost):
-            lost_since = min(lost_since, last_error.since)
-            if time.monotonic() - lost_since >= RESTART_GRACE_SECONDS:
-                raise last_error
-        else:
-            lost_since = math.inf
+        now = time.monotonic()
+        lost_since = min(lost_since, now) if isinstance(last_error, ServiceLost) else math.inf
+        if last_error and now - lost_since >= RESTART_GRACE_SECONDS:
+            raise last_error
         if reason:
             raise error(f"gave up waiting for {description}: {reason}", hint=hint)
-        if time.monotonic() >= deadline:
+        if now >= deadline:
             last_result = "condition still false"
             if last_error:
                 last_result = f"{type(last_error).__name__}: {last_error}"
@@ -174,18 +172,9 @@ def file_lock(path: Path, on_locked: Optional[Callable[[str], Exception]] = None
     with path.open("a+", encoding="utf-8") as f:
         if on_locked is None:
             fcntl.flock(f, fcntl.LOCK_EX)
-        else:
-            try:
-                wait_until(
-                    lambda: _lock_now(f),
-                    f"lock {path}",
-                    timeout=LOCK_SECONDS,
-                    interval=0.01,
-                    is_transient=lambda error: isinstance(error, BlockingIOError),
-                )
-            except WorkbenchError:
-                f.seek(0)
-                raise on_locked(f.readline().strip() or "unknown") from None
+        elif not _lock_soon(f):
+            f.seek(0)
+            raise on_locked(f.readline().strip() or "unknown")
         f.seek(0)
         file_id = f.read().partition("\n")[2] or uuid.uuid4().hex
         f.truncate(0)
@@ -194,10 +183,17 @@ def file_lock(path: Path, on_locked: Optional[Callable[[str], Exception]] = None
         yield file_id
 
 
-def _lock_now(file: TextIO) -> bool:
-    """Lock a file, and return True; raise BlockingIOError if it is locked."""
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return True
+def _lock_soon(file: TextIO) -> bool:
+    """Lock a file, and return whether it was free at one moment of LOCK_SECONDS."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+        time.sleep(0.01)
 
 
 def lock_owner_pid(path: Path) -> str:

@@ -9,10 +9,9 @@ import typer
 
 from ..base import WorkbenchError, aws, params
 from ..deployment import cloud
-from .options import YES, CommandGroup, open_world, parse_key_values
+from .options import YES, open_world, parse_key_values
 
 app = typer.Typer(
-    cls=CommandGroup,
     no_args_is_help=True,
     help="Create, price and remove a deployment on AWS (deploy/README.md).",
 )

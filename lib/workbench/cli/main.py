@@ -18,7 +18,6 @@ from .. import stack
 from ..base import (
     ParamsError,
     WorkbenchError,
-    did_you_mean,
     environment,
     logs,
     params,
@@ -32,11 +31,10 @@ from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
-from . import aws, dlq, operate, own, source, storefront
-from .options import WORLD, YES, CommandGroup, open_world, parse_key_values, print_findings
+from . import aws, dlq, operate, own, source
+from .options import WORLD, YES, open_world, parse_key_values, print_findings
 
 app = typer.Typer(
-    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -45,7 +43,6 @@ app = typer.Typer(
 app.add_typer(aws.app, name="aws")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(source.app, name="source")
-app.add_typer(storefront.app, name="storefront")
 own.register(app)
 operate.register(app)
 FROM_DIR = typer.Option(
@@ -279,7 +276,7 @@ def clean(
             f"services of {', '.join(sorted(other_instances))} still run in this checkout",
             hint="WORKBENCH_INSTANCE=<each of them> workbench down",
         )
-    _confirm_stopping_run(run_record.running_pids(*paths.VAR_DIR.glob("*/run.lock")), yes)
+    _confirm_stopping_run(run_record.running_pids(*paths.VAR_DIR.glob("instances/*/run.lock")), yes)
     service_state = paths.VAR_DIR if everything else paths.state_dir()
     folders = [f for f in (service_state, *run_record.run_locations()) if f.is_dir()]
     for folder in folders:
@@ -291,39 +288,6 @@ def clean(
         typer.confirm("Remove this?", default=False, abort=True)
     for folder in folders:
         shutil.rmtree(folder)
-
-
-@app.command()
-def load(
-    name: str = typer.Argument(..., help="Name of the data, such as northwind or moma."),
-    world: str = WORLD,
-    source: Optional[Path] = FROM_DIR,
-    scale: Optional[float] = typer.Option(
-        None, min=0.001, help="Amount of generated data, as in the notebook."
-    ),
-    yes: bool = YES,
-) -> None:
-    """Load the data of a walkthrough into the source database of a world, in one transaction."""
-    from ..walkthroughs import LOADERS
-
-    if name not in LOADERS:
-        raise WorkbenchError(
-            f"there is no walkthrough {name!r} to load", expected=did_you_mean(name, LOADERS)
-        )
-    loaded = open_world(world)
-    stack.ensure_running(loaded, "postgres")
-    if scale is not None and scale.is_integer():
-        scale = int(scale)
-    is_loaded = LOADERS[name].load(
-        loaded,
-        scale=scale,
-        from_dir=source,
-        confirm=lambda question: yes or typer.confirm(question),
-    )
-    if not is_loaded:
-        echo("nothing was changed")
-        raise typer.Exit(1)
-    echo(f"{name} is loaded")
 
 
 @app.command()
@@ -345,7 +309,7 @@ def ingest(
     executor: str = typer.Option(
         "here",
         "--on",
-        help="Where the ingest runs: here, emr-serverless (a job) or emr-step (a step of the cluster).",
+        help="Where the ingest runs: here, or emr-serverless (a job).",
     ),
     wait: bool = typer.Option(True, help="Wait until a job on EMR ends; Ctrl-C cancels the job."),
 ) -> None:
@@ -358,7 +322,7 @@ def ingest(
     from ..walkthroughs import capture
     from ..walkthroughs import ingest as ingest_job
 
-    params.require_choice("--on", executor, "here", *emr_jobs.EXECUTORS)
+    params.require_choice("--on", executor, "here", "emr-serverless")
     if source:
         params.require_choice("--source", source, *capture.SOURCE_KINDS)
     loaded = open_world(world)
@@ -371,7 +335,7 @@ def ingest(
     if continuous:
         arguments.append("--continuous")
     raise typer.Exit(
-        emr_jobs.run(loaded, executor, arguments, continuous=continuous, wait=wait, progress=echo)
+        emr_jobs.run(loaded, arguments, continuous=continuous, wait=wait, progress=echo)
     )
 
 

@@ -1,10 +1,6 @@
-"""Options that several commands share, and the old names of renamed options."""
-
-import sys
-from typing import Any
+"""Options and steps that several commands share."""
 
 import typer
-from typer.core import TyperGroup
 
 from ..base import params
 from ..base.terminal import echo
@@ -14,8 +10,6 @@ WORLD = typer.Option("local", help="Which params/<world>.yaml.")
 YES = typer.Option(False, "--yes", "-y", help="Do not ask for confirmation.")
 # {level of a finding: (mark, color)}
 MARKS = {"ok": ("✔", "green"), "warning": ("!", "yellow"), "problem": ("✘", "red")}
-# {old name: new name}. The old names are accepted for one release.
-RENAMED_OPTIONS = {"--mine": "--take-ownership", "--no-mine": "--no-take-ownership"}
 
 
 def open_world(name: str) -> params.World:
@@ -23,24 +17,6 @@ def open_world(name: str) -> params.World:
     world = params.load(name)
     params.activate(world)
     return world
-
-
-class CommandGroup(TyperGroup):
-    """A group of commands that accepts the old names of options, with a note on stderr."""
-
-    # typer has its own copy of click in newer releases, whose Context it does not export
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments after old names of options have been replaced."""
-        return super().parse_args(ctx, [_current_name(argument) for argument in args])
-
-
-def _current_name(argument: str) -> str:
-    name, equals, value = argument.partition("=")
-    if name not in RENAMED_OPTIONS:
-        return argument
-    new_name = RENAMED_OPTIONS[name]
-    print(f"note: {name} is now {new_name}; the next release removes {name}", file=sys.stderr)
-    return new_name + equals + value
 
 
 def parse_key_values(arguments: list[str], option: str) -> dict[str, str]:

@@ -29,7 +29,9 @@ from ..source import postgres
 
 CONNECTORS_DIR = ROOT / "params" / "connectors"
 CONNECTOR_CATALOG = yaml_files.load(Path(__file__).with_name("catalog.yaml"))
-MYSQL_CONNECTORS = CONNECTOR_CATALOG["mysql_connectors"]  # {mysql.kind of a world: connector class}
+MYSQL_CONNECTORS = CONNECTOR_CATALOG[
+    "mysql_connectors"
+]  # {engine of a world's mysql: connector class}
 SCHEMA_HISTORY_PREFIX = "schema.history.internal"
 SECRET_KEYS = re.compile(
     r"password|passphrase|secret|credential|jaas|user\.info|keystore\.key$|private.?key|api.?key|"
@@ -239,7 +241,7 @@ def placeholders(world: World) -> dict[str, str]:
     return {
         **_render("placeholders", world),
         "slot_prefix": postgres.slot_prefix(world).removesuffix("_"),
-        "mysql_connector": MYSQL_CONNECTORS[world.mysql.kind],
+        "mysql_connector": MYSQL_CONNECTORS[world.mysql.engine],
         "registry_url": world.registry.url + REGISTRY_V2 if world.registry.url else "",
         "region": region or "local",
         "s3_endpoint": f"https://s3.{region}.amazonaws.com/" if region else "",

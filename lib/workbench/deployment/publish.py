@@ -5,7 +5,6 @@ The objects are the library, the params files, notebooks, data, jars and connect
 
 import hashlib
 import io
-import json
 import os
 import re
 import subprocess
@@ -14,15 +13,12 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Callable, Iterator, NamedTuple
 
-import nbformat
 import yaml
 
 from ..base import StackError, aws, paths
-from ..run import notebooks
 from ..spark.emr import ENVIRONMENT_ARCHIVE
-from ..spark.settings import hudi_conf
 from ..stack import artifacts
 
 # Uploaded unchanged; jobs/bootstrap.sh copies them to the cluster
@@ -40,7 +36,6 @@ def publish(region: str, bucket: str, progress: Callable[[str], None] = print) -
     * workbench/<wheel> is the library.
     * workbench/environment.tar.gz is the library with its dependencies.
     * workbench/{params,notebooks,data,jobs}/… are these folders of the checkout.
-    * workbench/notebooks-pyspark/… are the notebooks for the PySpark kernel.
     * workbench/jars/… are the jars of Spark.
     * plugins/<name>.zip is Debezium, or a folder of var/plugins.
 
@@ -89,11 +84,6 @@ def _read_objects() -> Iterator[tuple[str, bytes]]:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and ".ipynb_checkpoints" not in file.parts:
                 yield f"workbench/{folder.name}/{file.relative_to(folder)}", file.read_bytes()
-    for path in notebooks.find():
-        notebook = nbformat.read(path, as_version=4)
-        if not has_magics(notebook):
-            text = nbformat.writes(pyspark_variant(notebook))
-            yield f"workbench/notebooks-pyspark/{notebooks.name(path)}", text.encode("utf-8")
     spark_jars = _exclude_jars(artifacts.jars("spark"), "excluded_jars")
     for jar in [*spark_jars, *sorted((paths.VAR_DIR / "jars").glob("*.jar"))]:
         yield f"workbench/jars/{jar.name}", _require_file(jar).read_bytes()
@@ -241,36 +231,3 @@ def _publish_environment(
                 region, "s3", "put_object", **archive_object, Body=body, Metadata={"wheel": digest}
             )
     return 1
-
-
-def has_magics(notebook: Any) -> bool:
-    """Return whether a notebook has magics of IPython, which a Livy session does not know."""
-    return any(c.cell_type == "code" and c.source.startswith("%") for c in notebook.cells)
-
-
-def pyspark_variant(notebook: Any) -> Any:
-    """Return a copy of a notebook for sparkmagic's PySpark kernel.
-
-    That kernel runs the cells in a Livy session on the cluster. Two code cells are inserted: one
-    configures the session, and one makes the library use it (WORKBENCH_SPARK).
-
-    Args:
-        notebook: the notebook, without magics; it is not changed.
-    """
-    variant = nbformat.from_dict(json.loads(json.dumps(notebook)))
-    variant.metadata["kernelspec"] = {
-        "name": "pysparkkernel",
-        "display_name": "PySpark",
-        "language": "python",
-    }
-    variant.metadata["language_info"] = {"name": "python"}
-    spark_conf = {**hudi_conf(), "spark.jars": "/usr/lib/hudi/hudi-spark-bundle.jar"}
-    sources = (
-        f"%%configure -f\n{json.dumps({'conf': spark_conf}, indent=1)}",
-        'import os\n\nos.environ["WORKBENCH_SPARK"] = "existing"',
-    )
-    variant.cells[1:1] = [
-        nbformat.v4.new_code_cell(source, id=f"pyspark-{number}")
-        for number, source in enumerate(sources)
-    ]
-    return variant

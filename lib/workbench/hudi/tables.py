@@ -33,9 +33,7 @@ OP_COLUMN, SNAPSHOT_OP = "__op", "r"
 # table with the index BUCKET
 BUCKETS_KEY = "_workbench_buckets"
 # {group: {Hudi option: value}}, all text
-OPTION_GROUPS: dict[str, dict[str, str]] = yaml_files.load(
-    Path(__file__).with_name("options.yaml"), as_text=True
-)
+OPTION_GROUPS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_name("options.yaml"))
 
 
 @dataclass(frozen=True)

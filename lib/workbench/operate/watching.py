@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import time
-from typing import Any, Callable, Iterator, Optional, Sequence
+from typing import Callable, Iterator, Optional, Sequence
 
 import pandas as pd
 
@@ -63,7 +63,7 @@ class Watcher:
         """Observe each flow once, in the order of their names."""
         if time.monotonic() - self._found_at > FIND_EVERY_S:
             self._find_flows()
-        consumer = self.world.state.get("watch", lambda: topics.open_consumer(self.world), _close)
+        consumer = self.world.state.get("watch", lambda: topics.open_consumer(self.world))
         return [self._readers[name].observe(consumer) for name in sorted(self._readers)]
 
     def wait_for(self, kind: str, *, gone: bool = False, timeout: float = 90) -> Optional[Problem]:
@@ -132,10 +132,6 @@ def _is_same(one: CaptureFlow, other: CaptureFlow) -> bool:
     """Return whether two flows have the same tables; an own flow knows their numbers in the source, too."""
     declared = [each.declared for each in (one, other) if isinstance(each, own.OwnFlow)]
     return one.captures == other.captures and declared[:1] == declared[1:]
-
-
-def _close(consumer: Any) -> None:
-    consumer.close()
 
 
 def watch(

@@ -1,13 +1,11 @@
-"""Run a command of the workbench as a job on EMR Serverless, or as a step of an EMR cluster.
+"""Run a command of the workbench as a job on EMR Serverless.
 
 The job runs deploy/jobs/ingest.py. `workbench aws publish` uploads this script to the bucket, and an
-archive of the library with its packages. bootstrap.sh unpacks the archive on the nodes of a cluster;
-on EMR Serverless Spark unpacks it.
+archive of the library with its packages, which Spark unpacks.
 """
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
 from ..base import StackError, World, aws
@@ -17,44 +15,49 @@ from ..spark import emr
 
 JOB_SCRIPT = "workbench/jobs/ingest.py"
 GRACE_SECONDS = 120  # between cancellation and kill, for the end of the current batch
-SUCCESS_STATES = ("SUCCESS", "COMPLETED")
-FINAL_STATES = (*SUCCESS_STATES, "FAILED", "CANCELLED", "INTERRUPTED")
+FINAL_STATES = ("SUCCESS", "FAILED", "CANCELLED")
 
 
-@dataclass
-class Job:
+class _Job:
     """A started job.
 
-    Attributes:
-        name: name of the job, for messages.
-        poll: returns (state, AWS's reason for the state).
-        cancel: requests the end of the job.
-        cancel_command: the command of the AWS CLI that cancels the job.
-        log_uri: folder of the logs.
-        state: the state at the last poll.
-        reason: the reason at the last poll.
+    Args:
+        world: the world.
+        application: id of the application of EMR Serverless.
+        run_id: id of the job.
     """
 
-    name: str
-    poll: Callable[[], tuple[str, str]]
-    cancel: Callable[[], object]
-    cancel_command: str
-    log_uri: str
-    state: str = ""
-    reason: str = ""
+    def __init__(self, world: World, application: str, run_id: str):
+        """Describe a started job."""
+        self.world = world
+        self.ids = {"applicationId": application, "jobRunId": run_id}
+        self.name = f"job {run_id} on EMR Serverless"
+        self.log_uri = f"{_log_folder(world)}applications/{application}/jobs/{run_id}/SPARK_DRIVER/"
+        self.cancel_command = (
+            f"aws emr-serverless cancel-job-run --application-id {application} "
+            f"--job-run-id {run_id} --shutdown-grace-period-in-seconds {GRACE_SECONDS} "
+            f"--region {world.region}"
+        )
+        self.state = "unknown"
+        self.reason = ""
+
+    def cancel(self) -> None:
+        """Request the end of the job after the current batch."""
+        grace = {"shutdownGracePeriodInSeconds": GRACE_SECONDS}
+        _call(self.world, "cancel_job_run", **self.ids, **grace)
 
     def is_over(self, progress: Callable[[str], None]) -> bool:
-        """Poll the job, report a change of its state, and return whether it has ended."""
-        previous = self.state
-        self.state, self.reason = self.poll()
-        if self.state != previous:
-            progress(f"{self.name}: {self.state}")
+        """Ask for the state of the job, report a change, and return whether the job has ended."""
+        job_run = _call(self.world, "get_job_run", **self.ids)["jobRun"]
+        if job_run["state"] != self.state:
+            progress(f"{self.name}: {job_run['state']}")
+        self.state = job_run["state"]
+        self.reason = job_run.get("stateDetails", "")
         return self.state in FINAL_STATES
 
 
 def run(
     world: World,
-    executor: str,
     arguments: Sequence[str],
     *,
     continuous: bool = False,
@@ -65,7 +68,6 @@ def run(
 
     Args:
         world: the world.
-        executor: "emr-serverless" or "emr-step".
         arguments: the arguments of the command.
         continuous: whether the job runs until it is cancelled; EMR Serverless restarts it after a
             failure (mode STREAMING).
@@ -78,36 +80,29 @@ def run(
     Raises:
         StackError: the job failed, AWS rejected a request, or nothing was published.
     """
-    job = EXECUTORS[executor](world, list(arguments), continuous)
+    job = _start(world, list(arguments), continuous)
     progress(f"{job.name} is started; its log: {job.log_uri} (delayed by some minutes)")
     if not wait:
         progress(f"command to stop it: {job.cancel_command}")
         return 0
-    end = f"the end of {job.name}"
     with stop_on_signal() as stop_event:
         try:
             aws.wait(
                 lambda: stop_event.is_set() or job.is_over(progress),
-                end,
+                job.name,
                 timeout=math.inf,
                 interval=5,
             )
             if job.state not in FINAL_STATES:
                 progress(f"{job.name} is stopped …")
                 job.cancel()
-                aws.wait(
-                    lambda: job.is_over(progress),
-                    end,
-                    timeout=GRACE_SECONDS + 180,
-                    interval=5,
-                    hint="see the console of EMR: the job may still cost money",
-                )
+                aws.wait(lambda: job.is_over(progress), job.name, timeout=math.inf, interval=5)
         except StackError:
-            progress(f"{job.name} was left in state {job.state or 'unknown'}")
+            progress(f"{job.name} was left in state {job.state}")
             raise
     if stop_event.is_set() and job.state == "CANCELLED":
         return 0 if continuous else 130
-    if job.state not in SUCCESS_STATES:
+    if job.state != "SUCCESS":
         raise StackError(
             f"{job.name} is {job.state}: {job.reason or 'EMR reports no reason'}",
             location=job.log_uri,
@@ -116,21 +111,17 @@ def run(
     return 0
 
 
-def _start_serverless(world: World, arguments: list[str], continuous: bool) -> Job:
+def _start(world: World, arguments: list[str], continuous: bool) -> _Job:
     application = aws.parameter(world.region, world.stack.deployment, "spark/application")
     role = aws.parameter(world.region, world.stack.deployment, "spark/role")
     _require_published(world)
-    logs = f"{world.lake.root}/logs/spark/"
-
-    def call_application(operation: str, **params: Any) -> dict[str, Any]:
-        return aws.call(
-            world.region, "emr-serverless", operation, applicationId=application, **params
-        )
-
-    run_id = call_application(
+    name = "-".join([world.stack.deployment, *arguments[:2]])
+    job_run = _call(
+        world,
         "start_job_run",
+        applicationId=application,
         executionRoleArn=role,
-        name=_job_name(world, arguments),
+        name=re.sub(r"[^A-Za-z0-9./_#-]", "-", name),
         mode="STREAMING" if continuous else "BATCH",
         executionTimeoutMinutes=0 if continuous else 720,
         tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
@@ -144,78 +135,20 @@ def _start_serverless(world: World, arguments: list[str], continuous: bool) -> J
             "applicationConfiguration": [
                 {"classification": "spark-defaults", "properties": emr.serverless_conf(world)}
             ],
-            "monitoringConfiguration": {"s3MonitoringConfiguration": {"logUri": logs}},
+            "monitoringConfiguration": {
+                "s3MonitoringConfiguration": {"logUri": _log_folder(world)}
+            },
         },
-    )["jobRunId"]
-
-    def poll() -> tuple[str, str]:
-        job_run = call_application("get_job_run", jobRunId=run_id)["jobRun"]
-        return job_run["state"], job_run.get("stateDetails", "")
-
-    def cancel() -> object:
-        return call_application(
-            "cancel_job_run", jobRunId=run_id, shutdownGracePeriodInSeconds=GRACE_SECONDS
-        )
-
-    return Job(
-        f"job {run_id} on EMR Serverless",
-        poll,
-        cancel,
-        f"aws emr-serverless cancel-job-run --application-id {application} --job-run-id {run_id} "
-        f"--shutdown-grace-period-in-seconds {GRACE_SECONDS} --region {world.region}",
-        f"{logs}applications/{application}/jobs/{run_id}/SPARK_DRIVER/",
     )
+    return _Job(world, application, job_run["jobRunId"])
 
 
-def _start_step(world: World, arguments: list[str], continuous: bool) -> Job:
-    cluster = aws.parameter(world.region, world.stack.deployment, "emr/cluster")
-    _require_published(world)
-    command = ["spark-submit", "--deploy-mode", "client"]
-    for key, value in emr.spark_conf(world).items():
-        command += ["--conf", f"{key}={value}"]
-    command += [f"{world.lake.root}/{JOB_SCRIPT}", f"{world.lake.root}/workbench", *arguments]
-    step = {
-        "Name": _job_name(world, arguments),
-        "ActionOnFailure": "CONTINUE",
-        "HadoopJarStep": {"Jar": "command-runner.jar", "Args": command},
-    }
-
-    def call(operation: str, **params: Any) -> dict[str, Any]:
-        return aws.call(world.region, "emr", operation, **params)
-
-    with emr.submitting_to(cluster, "step"):
-        response = call("add_job_flow_steps", JobFlowId=cluster, Steps=[step])
-    step_id = response["StepIds"][0]
-
-    def poll() -> tuple[str, str]:
-        status = call("describe_step", ClusterId=cluster, StepId=step_id)["Step"]["Status"]
-        reasons = list(status.get("FailureDetails", {}).values())
-        reasons.append(status.get("StateChangeReason", {}).get("Message"))
-        return status["State"], "; ".join(filter(None, reasons))
-
-    def cancel() -> object:
-        return call(
-            "cancel_steps",
-            ClusterId=cluster,
-            StepIds=[step_id],
-            StepCancellationOption="SEND_INTERRUPT",
-        )
-
-    return Job(
-        f"step {step_id} of {cluster}",
-        poll,
-        cancel,
-        f"aws emr cancel-steps --cluster-id {cluster} --step-ids {step_id} --region {world.region}",
-        f"{world.lake.root}/logs/emr/{cluster}/steps/{step_id}/",
-    )
+def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
+    return aws.call(world.region, "emr-serverless", operation, **params)
 
 
-EXECUTORS = {"emr-serverless": _start_serverless, "emr-step": _start_step}
-
-
-def _job_name(world: World, arguments: list[str]) -> str:
-    name = "-".join([world.stack.deployment, *arguments[:2]])
-    return re.sub(r"[^A-Za-z0-9./_#-]", "-", name)
+def _log_folder(world: World) -> str:
+    return f"{world.lake.root}/logs/spark/"
 
 
 def _require_published(world: World) -> None:

@@ -76,7 +76,7 @@ def _start_execution(
     cluster, role, cluster_group, notebook_group = (
         aws.parameter(world.region, world.stack.deployment, name) for name in REQUIRED_PARAMETERS
     )
-    with emr.submitting_to(cluster, "notebook"):
+    with emr.submitting_to(cluster):
         execution = aws.call(
             world.region,
             "emr",

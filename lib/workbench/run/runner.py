@@ -113,7 +113,7 @@ def run(
         )
     reporter = ProgressReporter(progress)
     with _run_lock(), wait.stop_on_signal(raise_interrupt=True), contextlib.ExitStack() as at_end:
-        at_end.enter_context(params.activate(loaded))
+        params.activate(loaded)
         for secret in loaded.secrets:  # those of AWS, to mask them in what the kernels print
             with contextlib.suppress(errors.WorkbenchError):
                 secret.reveal()

@@ -53,7 +53,7 @@ class Loader:
     """Loads the tables of a source database, and removes them.
 
     Attributes:
-        name: name of the data, for `workbench load`.
+        name: name of the data.
         schema: schema of the tables.
         tables: names of the tables.
         steps: takes the folder of the user's own files, and returns the steps to run; raises

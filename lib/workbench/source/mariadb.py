@@ -19,7 +19,7 @@ from pymysql import converters
 from pymysql.constants import FIELD_TYPE
 
 from ..base import SourceError, World, secrets
-from ..base.params import MySql
+from ..base.params import Server
 from ..stack.databases import mysql_native_password_hash
 from . import column_types
 from .names import format_sql, require_result, role_credentials
@@ -93,7 +93,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
     server = world.mysql
     user, password = role_credentials(server, role)
     # a time limit of the server is for the statements of applications
-    limit = ", max_statement_time = 0" if server.kind == "mariadb" else ", max_execution_time = 0"
+    limit = ", max_statement_time = 0" if server.engine == "mariadb" else ", max_execution_time = 0"
     try:
         return Connection(
             host=server.host,
@@ -113,7 +113,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
         )
     except pymysql.Error as e:
         raise SourceError(
-            f"cannot connect to {DISPLAY_NAMES[server.kind]}",
+            f"cannot connect to {DISPLAY_NAMES[server.engine]}",
             location=f"{user}@{server.host}:{server.port}/{database or ''}: {e.args[-1]}",
             hint='start it: stack.ensure_running(world, "mariadb"); or create the database first'
             if server.managed
@@ -138,7 +138,7 @@ PLAIN_LOGINS: dict[str, Callable[[Any], Any]] = dict.fromkeys(
 )
 
 
-def _tls_options(server: MySql) -> dict[str, Any]:
+def _tls_options(server: Server) -> dict[str, Any]:
     """Return PyMySQL's options for TLS; without ssl_ca the certificates of Python's default context."""
     if server.ssl == "disable":
         return {"ssl_disabled": True}
@@ -159,7 +159,7 @@ def session(
             yield connection
         except pymysql.Error as e:
             raise SourceError(
-                f"{DISPLAY_NAMES[world.mysql.kind]} rejected the statement: {e.args[-1]}",
+                f"{DISPLAY_NAMES[world.mysql.engine]} rejected the statement: {e.args[-1]}",
                 location=f"database {database or '(none)'}, error {e.args[0]}",
             ) from e
 

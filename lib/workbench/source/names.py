@@ -5,11 +5,11 @@ from typing import Any, Union
 from psycopg import sql
 
 from ..base import SourceError, secrets
-from ..base.params import MySql, Postgres
+from ..base.params import Server
 from ..base.secrets import Secret
 
 
-def role_credentials(section: Union[Postgres, MySql], role: str) -> tuple[str, Secret]:
+def role_credentials(section: Server, role: str) -> tuple[str, Secret]:
     """Return the user and the password of a role.
 
     Args:

@@ -17,8 +17,7 @@ from psycopg import sql
 
 from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
-from ..base.params import Postgres
-from ..stack.databases import libpq_defaults
+from ..base.params import Server
 from . import column_types
 from .names import format_sql as format_sql
 from .names import identifier as identifier
@@ -47,7 +46,6 @@ def connect(
     name = database or server.database
     try:
         connection = psycopg.connect(
-            libpq_defaults() if world.manages("postgres") else "",
             **_tls_options(server),
             host=server.host,
             port=server.port,
@@ -76,7 +74,7 @@ def connect(
             hint = ""
         elif f'database "{name}" does not exist' in str(e):
             hint = (
-                "load a walkthrough's data (`workbench load`), or create a database of your own: "
+                "run the walkthrough's first notebook, or create a database of your own: "
                 "postgres.create_database(world, name)"
             )
         raise SourceError(
@@ -86,7 +84,7 @@ def connect(
         ) from None
 
 
-def _tls_options(server: Postgres) -> dict[str, Any]:
+def _tls_options(server: Server) -> dict[str, Any]:
     """Return libpq's options for TLS; "system" is the system's certificates (libpq 16).
 
     A server whose certificate is not verified does not get the password as plain text.
@@ -389,7 +387,7 @@ def _find_tables(
             raise SourceError(
                 f"there is no table {name}",
                 location=f"database {connection.info.dbname}",
-                hint="load the data first (`workbench load`), or correct the name",
+                hint="load the data first, or correct the name",
             )
         tables.append(row)
     return tables

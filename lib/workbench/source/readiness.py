@@ -6,7 +6,7 @@ import shlex
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, Optional, Sequence, Union
+from typing import Any, Iterator, Optional, Sequence
 
 import pandas
 from psycopg import sql
@@ -14,7 +14,7 @@ from rich.filesize import decimal as format_size
 
 from ..base import SourceError, WorkbenchError, World, yaml_files
 from ..base.added_columns import is_reserved
-from ..base.params import MySql, Postgres
+from ..base.params import Server
 from ..base.terminal import escape_unprintable
 from ..base.text import plural
 from ..stack.doctor import Finding
@@ -281,7 +281,7 @@ def _missing_key_problems(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "no primary key", statement
 
 
-def _connection_failure(server: Union[Postgres, MySql], error: WorkbenchError) -> pandas.DataFrame:
+def _connection_failure(server: Server, error: WorkbenchError) -> pandas.DataFrame:
     """Return the only row of `Report.server` if the server cannot be queried."""
     problem = f"{error.message}: {error.location}"
     texts = next(
@@ -317,7 +317,7 @@ def _read_mariadb(
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Return `Report.server`, and the tables with their facts."""
     database = world.mysql.database
-    schema = "information" if world.mysql.kind == "mariadb" else "performance"
+    schema = "information" if world.mysql.engine == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
     server = mariadb.query(world, statement, [database])
     server = pandas.concat([server, _binary_log(world)], ignore_index=True)

@@ -56,12 +56,11 @@ def serverless_conf(world: World) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def submitting_to(cluster: str, kind: str) -> Iterator[None]:
-    """Translate the errors of a step or notebook that this block submits to a cluster.
+def submitting_to(cluster: str) -> Iterator[None]:
+    """Translate the errors of a notebook that this block submits to a cluster.
 
     Args:
         cluster: id of the EMR cluster.
-        kind: what is submitted, "step" or "notebook".
 
     Raises:
         StackError: the cluster has ended.
@@ -72,7 +71,7 @@ def submitting_to(cluster: str, kind: str) -> Iterator[None]:
         if aws.error_code(e) not in ("ValidationException", "InvalidRequestException"):
             raise
         raise StackError(
-            f"the cluster accepts no {kind}: {e.message}",
+            f"the cluster accepts no notebook: {e.message}",
             location=cluster,
             hint="an idle cluster terminates; create another one: "
             "`workbench aws up emr schedule -p Generation=<one more than last time>`",
@@ -129,19 +128,19 @@ def _start_session(world: World, progress: Callable[[str], None]) -> str:
         configurationOverrides={"runtimeConfiguration": [conf]},
     )["sessionId"]
     _started_sessions(world).add(session_id)
-    atexit.register(world.state.close)
+    atexit.register(_end_started_sessions, world)
     return session_id
 
 
 def _started_sessions(world: World) -> set[str]:
-    """Return the sessions that this process has started, and ends with the world or at its exit."""
-
-    def terminate(sessions: set[str]) -> None:
-        while sessions:
-            _request_end(world, sessions.pop())
-
-    sessions: set[str] = world.state.get("EMR sessions", set, terminate)
+    """Return the sessions that this process has started, and ends at its exit."""
+    sessions: set[str] = world.state.get("EMR sessions", set)
     return sessions
+
+
+def _end_started_sessions(world: World) -> None:
+    for session_id in [*_started_sessions(world)]:
+        terminate_session(world, session_id)
 
 
 def _describe_state(session: dict[str, Any]) -> str:

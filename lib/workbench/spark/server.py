@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..base import local_path, split_host_port, state_dir
+from ..base import environment, local_path, split_host_port, state_dir
 from ..base.params import Spark
 from ..base.paths import service_path
 from ..stack import artifacts, cds, services
-from ..stack.process import temp_dir
+from ..stack.process import data_dir, temp_dir
 from . import settings
 
 # Empty default files of HDFS, MapReduce and YARN. They precede Hadoop's own files on the class path
@@ -47,9 +47,9 @@ def server_conf(
     jars = artifacts.jars("spark")
     if endpoint:
         jars = [*jars, *artifacts.jars("s3")]
-    is_local, own_workers = spark.master.startswith("local"), spark.workers > 0
+    is_local = spark.master.startswith("local")  # local-cluster, too
     class_path = list(jars)
-    if is_local or own_workers:
+    if is_local:
         class_path.insert(0, cds.jar_of(EMPTY_CLUSTER_CONF))
         if local_path(tables):
             class_path.insert(0, cds.jar_of(EMPTY_CORE_CONF))
@@ -62,7 +62,8 @@ def server_conf(
         f"-Dderby.system.home={state_dir() / 'data'}",
         *services.java_logging_options("spark", "warn"),
     ]
-    conf = settings.load_conf("spark-defaults") | settings.load_conf(
+    conf = settings.hudi_conf() | settings.load_conf("spark-defaults")
+    conf |= settings.load_conf(
         "server",
         class_path=class_path_text,
         driver_options=" ".join(driver_options),
@@ -70,12 +71,12 @@ def server_conf(
         warehouse=local_path(tables) or tables,
         **spark.model_dump(),
     )
-    if own_workers and not is_local:
-        # Executors of the embedded workers load Hudi from their class path. With spark.jars, another
-        # class loader than Avro's would load Hudi, and Avro could not create Hudi records from a log
-        # block ("GenericData$Record cannot be cast to …").
+    if is_local:
+        # Executors on this machine load Hudi from their class path. With spark.jars, another class
+        # loader than Avro's would load Hudi, and Avro could not create Hudi records from a log block
+        # ("GenericData$Record cannot be cast to …").
         conf["spark.executor.extraClassPath"] = class_path_text
-    elif not is_local:
+    else:
         conf["spark.jars"] = ",".join(map(str, jars))
     if endpoint:
         ssl = str(endpoint.startswith("https:")).lower()
@@ -92,6 +93,19 @@ def remove_incomplete_metastore(metastore: Path) -> None:
         shutil.rmtree(metastore, ignore_errors=True)
 
 
+def create_spark_home() -> Path:
+    """Return a new folder of this instance with Spark's programs.
+
+    The workers of a cluster on this machine write the logs of their executors below SPARK_HOME.
+    """
+    home = data_dir("spark_home")
+    shutil.rmtree(home)
+    home.mkdir()
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(artifacts.package_dir("pyspark") / name)
+    return home
+
+
 def main(arguments: dict[str, Any]) -> None:
     """Serve until SIGTERM.
 
@@ -106,7 +120,8 @@ def main(arguments: dict[str, Any]) -> None:
     remove_incomplete_metastore(state_dir() / "data" / "metastore")
     values = (arguments[name] for name in ("tables", "java_compiler", "endpoint", "region"))
     conf = SparkConf().setAll(list(server_conf(spark, *values).items()))
-    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    with environment.replaced("SPARK_HOME", str(create_spark_home())):
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm: Any = session._jvm
     address = jvm.java.net.InetSocketAddress("127.0.0.1", port)
     builder = jvm.org.sparkproject.connect.grpc.netty.NettyServerBuilder.forAddress(address)

@@ -6,9 +6,8 @@ import re
 import socket
 import threading
 import warnings
-from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Iterator, Optional, Protocol, Union
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, Iterator, Optional, Union
+from weakref import WeakKeyDictionary
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -19,7 +18,6 @@ from ..base import (
     StackError,
     WorkbenchError,
     World,
-    environment,
     params,
     split_host_port,
     wait_until,
@@ -40,96 +38,13 @@ SESSION_LOST_ERRORS = re.compile(
     re.I,
 )
 _lock = threading.Lock()
-# {session: world}. Functions that get a session have no other way to its world. `adopt`
-# removes the entries of a world that is closed.
+_process_state = State()  # of the sessions that `session` did not create
+# {session: world}. Functions that get a session have no other way to its world.
 _worlds: WeakKeyDictionary[SparkSession, World] = WeakKeyDictionary()
 
 
-class SparkProvider(Protocol):
-    """Provides the Spark session of a world."""
-
-    def session(self) -> SparkSession:
-        """Return the session with the world's settings. See the function `session`."""
-
-
-@dataclass(frozen=True)
-class ConnectServer:
-    """A Spark Connect server, with local executors or on a standalone cluster."""
-
-    world: World
-
-    def session(self) -> SparkSession:
-        """Start an embedded server that is down, and return the session."""
-        from pyspark.sql.connect.client import ChannelBuilder
-
-        stack.ensure_running(self.world, "spark")
-        channel = ChannelBuilder(self.world.spark.url, channelOptions=CHANNEL_OPTIONS)
-        return _connect_session(self.world, channel)
-
-
-@dataclass(frozen=True)
-class EmrServerless:
-    """EMR Serverless, over Spark Connect (`emr`)."""
-
-    world: World
-
-    def session(self) -> SparkSession:
-        """Start this user's session if it does not exist, and return it."""
-        from . import emr
-
-        return _connect_session(self.world, emr.open_channel(self.world, CHANNEL_OPTIONS))
-
-
-@dataclass(frozen=True)
-class ExistingSession:
-    """The session of a kernel on an EMR cluster."""
-
-    world: World
-
-    def session(self) -> SparkSession:
-        """Return the active session."""
-        active = SparkSession.getActiveSession()
-        if active is None:
-            raise StackError(
-                "there is no Spark session in this kernel",
-                location=f"{self.world.file}: spark.kind",
-                hint="open the notebook with the cluster's PySpark kernel",
-            )
-        return _configure(active, self.world)
-
-
-@dataclass(frozen=True)
-class ClassicSession:
-    """A driver in this process, as in a step of an EMR cluster."""
-
-    world: World
-
-    def session(self) -> SparkSession:
-        """Return the session in this process. A missing session is created."""
-        builder = SparkSession.builder.appName("workbench")
-        # without `master`, Spark uses the master of its configuration (on EMR) or of spark-submit
-        if self.world.spark.master:
-            builder = builder.master(self.world.spark.master)
-        for key, value in {**hudi_conf(), **session_conf()}.items():
-            builder = builder.config(key, value)
-        return _configure(builder.getOrCreate(), self.world)
-
-
-PROVIDERS: dict[str, Callable[[World], SparkProvider]] = {
-    "connect": ConnectServer,
-    "emr_serverless": EmrServerless,
-    "existing": ExistingSession,
-    "classic": ClassicSession,
-}
-
-
-def backend(world: World) -> SparkProvider:
-    """Return the provider of a world's session."""
-    return PROVIDERS[world.spark.kind](world)
-
-
 def session(world: World) -> SparkSession:
-    """Return the session of a world; an embedded Spark Connect server is started if it is down.
+    """Return the Spark session of a world. An embedded server is started if it is down.
 
     If Spark was restarted since the last call, the session is a new one, without the cached data and
     temporary views of the old one.
@@ -137,7 +52,32 @@ def session(world: World) -> SparkSession:
     Raises:
         StackError: the server cannot be started or reached, or has another version.
     """
-    return backend(world).session()
+    if world.spark.kind == "classic":
+        return _classic_session(world)
+    return _connect_session(world, _open_channel(world))
+
+
+def _classic_session(world: World) -> SparkSession:
+    """Return the session in this process, as in a job on EMR. A missing session is created."""
+    builder = SparkSession.builder.appName("workbench")
+    # without `master`, Spark uses the master of its configuration (on EMR) or of spark-submit
+    if world.spark.master:
+        builder = builder.master(world.spark.master)
+    for key, value in {**hudi_conf(), **session_conf()}.items():
+        builder = builder.config(key, value)
+    return _configure(builder.getOrCreate(), world)
+
+
+def _open_channel(world: World) -> Any:
+    """Return the channel to Spark Connect; the server, or this user's session on EMR, is started."""
+    if world.spark.kind == "emr_serverless":
+        from . import emr
+
+        return emr.open_channel(world, CHANNEL_OPTIONS)
+    from pyspark.sql.connect.client import ChannelBuilder
+
+    stack.ensure_running(world, "spark")
+    return ChannelBuilder(world.spark.url, channelOptions=CHANNEL_OPTIONS)
 
 
 def _connect_session(world: World, channel: Any) -> SparkSession:
@@ -191,21 +131,8 @@ def _configure(spark: SparkSession, world: World) -> SparkSession:
 
 
 def adopt(spark: Any, world: World) -> None:
-    """Make a session one of a world, which closes it with its state."""
+    """Make a session one of a world."""
     _worlds[spark] = world
-
-    def close(sessions: Iterable[Any]) -> None:
-        for session in list(sessions):
-            # a world that was opened later may share the session
-            if session in _worlds and _worlds[session].state is world.state:
-                del _worlds[session]
-                # a classic session belongs to the process
-                if is_remote(session):
-                    with contextlib.suppress(Exception):  # the server may be down
-                        session.stop()
-
-    # weak: the world must not keep sessions that Spark has lost
-    world.state.get("sessions", WeakSet, close).add(spark)
 
 
 def _require_same_version(spark: Any) -> None:
@@ -270,9 +197,9 @@ def world_of(session_or_world: Union[SparkSession, World]) -> Optional[World]:
 
 
 def state_of(session: SparkSession) -> State:
-    """Return the state of a session's world; that of the process if `session` did not create it."""
+    """Return the state of a session's world; that of this process if `session` did not create it."""
     world = world_of(session)
-    return world.state if world else environment.active_state()
+    return world.state if world else _process_state
 
 
 def query_engine(session_or_world: Union[SparkSession, World]) -> str:
@@ -307,47 +234,19 @@ def translate_errors(
     if reason:
         raise session_lost_error(spark, reason)
     try:
-        with _interrupt_when_kafka_lost(kafka_world, spark):
-            yield
+        yield
     except WorkbenchError:
         raise
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes
         cause = innermost_cause(f"{type(e).__name__}: {e}")
         error: Optional[WorkbenchError] = None
         if kafka_world:
-            error = stack.service_down_error(kafka_world, "kafka", kafka_world.kafka.bootstrap)
+            error = stack.service_down_error(kafka_world, "kafka")
         if not error and (is_session_lost(e) or unreachable_reason(spark) or _end_reason(spark)):
             error = session_lost_error(spark, f"{location}: {cause}")
         error = error or _server_lost_error(spark, str(e))
         error = error or LakeError(f"{message}: {cause}", location=location, hint=hint)
         raise error from e
-
-
-@contextlib.contextmanager
-def _interrupt_when_kafka_lost(world: Optional[World], spark: SparkSession) -> Iterator[None]:
-    """Interrupt Spark in this block when Kafka is lost: Spark's Kafka clients retry for minutes."""
-    if world is None or not world.manages("kafka") or not is_remote(spark):
-        yield
-        return
-    check_kafka, stop_event = stack.watch(world, "kafka"), threading.Event()
-
-    def watch() -> None:
-        while not stop_event.wait(0.5):
-            try:
-                check_kafka()
-            except StackError:
-                # if Spark is down, too, the block itself raises an error
-                with contextlib.suppress(Exception):
-                    spark.interruptAll()
-                return
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop_event.set()
-        thread.join()
 
 
 def innermost_cause(text: str) -> str:

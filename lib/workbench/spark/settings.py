@@ -8,17 +8,14 @@ from ..stack import artifacts
 CONF_DIR = Path(__file__).parent / "conf"
 
 
-def load_conf(name: str, until: str = "", **values: object) -> dict[str, str]:
+def load_conf(name: str, **values: object) -> dict[str, str]:
     """Return the settings of conf/<name>.conf, a file in the format of spark-defaults.conf.
 
     Args:
         name: name of the file, without .conf.
-        until: read only the part before this text; by default the whole file.
         **values: values of the file's ${placeholders}; a placeholder without a value stays.
     """
     text = (CONF_DIR / f"{name}.conf").read_text(encoding="utf-8")
-    if until:
-        text = text.partition(until)[0]
     settings = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):
@@ -28,8 +25,8 @@ def load_conf(name: str, until: str = "", **values: object) -> dict[str, str]:
 
 
 def hudi_conf() -> dict[str, str]:
-    """Return the settings that Hudi requires at the start of Spark (in spark-defaults.conf)."""
-    return load_conf("spark-defaults", until="# everything on loopback")
+    """Return the settings that Hudi requires at the start of Spark."""
+    return load_conf("hudi")
 
 
 def session_conf() -> dict[str, str]:

@@ -40,4 +40,4 @@ if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
     except WorkbenchError as e:
-        sys.exit(f"{e}\n  hint:     `workbench storefront up` creates a missing store")
+        sys.exit(f"{e}\n  hint:     notebook 71_stores creates a missing store")

@@ -119,14 +119,6 @@ def wait_until_consistent(world: World, timeout: float = 60) -> None:
     )
 
 
-def pending_events(world: World) -> dict[str, int]:
-    """Return {service: number of its events that are not in its topic yet}."""
-    return {
-        name: _count_pending(world, name, EventIds(world, context.topic))
-        for name, context in ALL.items()
-    }
-
-
 def _count_pending(world: World, service: str, published: EventIds) -> int:
     """Count the unpublished events: in the outbox for a connector, else in the producer queues."""
     if connector_publishes(world, service):

@@ -37,17 +37,6 @@ def require_embedded(world: World) -> None:
         )
 
 
-def require_created(world: World) -> None:
-    """Check that the storefront exists.
-
-    Raises:
-        StackError: the storefront does not exist, or the world has no embedded stack.
-    """
-    require_embedded(world)
-    if not is_created(world):
-        raise StackError("there is no storefront", hint="`workbench storefront up` creates it")
-
-
 def is_created(world: World) -> bool:
     """Return whether the stores and topics exist."""
     if not {*ALL} <= {*postgres.databases(world)}:
@@ -122,7 +111,7 @@ def supervised(world: World, instances: int = 1) -> Iterator[list[str]]:
 def raise_if_lost(world: World, *services: str) -> None:
     """Raise ServiceLost if one of these services is lost, and not supervised."""
     for service in services:
-        error = stack.process_down_error(world, service)
+        error = stack.service_down_error(world, service)
         if error and service not in _supervised(world):
             raise error
 
@@ -195,7 +184,7 @@ def request(
         raise error_class(
             error.message,
             location=f"{method} {url}/{path}",
-            hint="`workbench storefront up` starts the stopped services",
+            hint="the set-up cell of the notebook starts the stopped services",
         ) from None
 
 

@@ -1,7 +1,7 @@
 """The walkthroughs: one module for each, and shared modules.
 
-The module of a walkthrough declares it as `walkthrough`, and ALL lists each. The teardown, `workbench
-trace` and `workbench load` read ALL.
+The module of a walkthrough declares it as `walkthrough`, and ALL lists each. The teardown and
+`workbench trace` read ALL.
 """
 
 from typing import Optional
@@ -36,10 +36,6 @@ ALL: tuple[Walkthrough, ...] = (
     operations.walkthrough,
     bikeshare.walkthrough,
 )
-# {name for `workbench load`: loader}
-LOADERS = {
-    each.flow.loader.name: each.flow.loader for each in ALL if each.flow and each.flow.loader
-}
 
 
 def for_world(world: World) -> list[Walkthrough]:

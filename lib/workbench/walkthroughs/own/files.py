@@ -145,7 +145,7 @@ def declaration(flow: str) -> Declaration:
     require_name(flow)
     path = folder(flow) / "flow.yaml"
     try:
-        return Declaration.model_validate(yaml_files.read(path))
+        return Declaration.model_validate(yaml_files.load(path))
     except FileNotFoundError:
         raise LakeError(
             f"there is no flow {flow!r}",
