@@ -6,14 +6,13 @@ gRPC service on loopback.
 """
 
 import json
-import os
 import shutil
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
-from ..base import local_path, split_host_port, state_dir
+from ..base import environment, local_path, split_host_port, state_dir
 from ..base.params import Spark
 from ..base.paths import service_path
 from ..stack import artifacts, cds, services
@@ -116,12 +115,12 @@ def main(arguments: dict[str, Any]) -> None:
     from pyspark.sql import SparkSession
 
     spark = Spark(**arguments["spark"])
-    os.environ["SPARK_HOME"] = str(create_spark_home())
     port = split_host_port(spark.url)[1]
     remove_incomplete_metastore(state_dir() / "data" / "metastore")
     values = (arguments[name] for name in ("tables", "java_compiler", "endpoint", "region"))
     conf = SparkConf().setAll(list(server_conf(spark, *values).items()))
-    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    with environment.replaced("SPARK_HOME", str(create_spark_home())):
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm: Any = session._jvm
     address = jvm.java.net.InetSocketAddress("127.0.0.1", port)
     builder = jvm.org.sparkproject.connect.grpc.netty.NettyServerBuilder.forAddress(address)
