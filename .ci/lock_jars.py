@@ -20,12 +20,9 @@ for path in (folder / "files").rglob("*"):
     if path.is_file():
         service, org, name, rev, file = path.relative_to(folder / "files").parts
         classifier, _, ext = file[len(f"{name}-{rev}") :].lstrip("-").partition(".")
-        lines.append(
-            f"{service} {org}:{name}:{rev}:{classifier}:{ext} {hashlib.sha256(path.read_bytes()).hexdigest()}"
-        )
-HEADER = (
-    "# service  organisation:name:revision:classifier:extension  SHA-256; written by `make lock`"
-)
+        checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+        lines.append(f"{service} {org} {name} {rev} {classifier} {ext} {checksum}")
+HEADER = "service org name rev classifier ext sha256"
 artifacts.LOCK.write_text("\n".join([HEADER, *sorted(lines), ""]))
 shutil.rmtree(artifacts.CACHE)
 print(f"{len(lines)} files locked")

@@ -72,7 +72,9 @@ def world():
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
         instance.stop_with_process(os.getpid(), remove=True)
         stack.up(loaded)
-        if process.archive_path("spark"):  # after an hour of tests Spark needs a minute to write it
+        if process.writes_archive(
+            "spark"
+        ):  # after an hour of tests Spark needs a minute to write it
             stack.restart(loaded, "spark")
         yield loaded
         stack.down()

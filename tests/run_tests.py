@@ -67,7 +67,7 @@ def main(words):
     )  # they take down what a killed process could not
     left = [
         f"process {p.pid} of {name}: {' '.join(p.cmdline())[:200]}"
-        for p, name in instance.find_service_processes(f"{paths.VAR_DIR}/test")
+        for p, name in instance.find_service_processes(f"{paths.VAR_DIR}/instances/test")
     ]
     left += [f"changed or new file: {line}" for line in sorted(changed_files() - before)]
     if left:

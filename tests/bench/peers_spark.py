@@ -62,7 +62,11 @@ SETTINGS = {
 
 
 def pins() -> ContextManager[object]:
-    """Read peers.lock in place of params/jars.lock in this block."""
+    """Read peers.lock in place of params/jars.lock in this block.
+
+    It has Delta Lake and Apache Iceberg, without their dependencies: Spark has antlr4-runtime 4.9.3,
+    and Iceberg's jar contains its own.
+    """
     return mock.patch.object(artifacts, "LOCK", PINS)
 
 

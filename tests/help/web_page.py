@@ -266,8 +266,10 @@ def _final_response(method, port, path, page):
         data=body,
         allow_redirects=False,
     )
-    if answer.is_redirect and answer.headers["Location"].startswith("/"):
-        return _final_response("GET", port, answer.headers["Location"], page)
+    own = f"http://{page.get('Host', f'127.0.0.1:{port}')}"
+    target = answer.headers.get("Location", "").removeprefix(own)
+    if answer.is_redirect and target.startswith("/"):
+        return _final_response("GET", port, target, page)
     return answer
 
 

@@ -88,11 +88,10 @@ START_HERE = [
         Break(
             "services = pd.DataFrame(stack.status(world))",
             """
-from workbench.stack import process, services as rows
 _need = stack.ensure_running
 def need(*asked):
     _need(*asked)
-    process.stop(rows.SERVICES["connect"])
+    stack.stop("connect")
 stack.ensure_running = need""",
             {"services that answer": "'connect'"},
             undo='_need(world, "connect")',

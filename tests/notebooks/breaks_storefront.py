@@ -7,11 +7,12 @@ from breaking import Break, Run
 
 # The process at the address of orders, with the pid file of orders, is a second fulfillment.
 OTHER_SERVICE = """
-import dataclasses
+import copy
 from workbench.stack import process, services
 
 orders, fulfillment = (services.SERVICES[name] for name in ("orders", "fulfillment"))
-other = dataclasses.replace(orders, command=lambda w: [*fulfillment.command(w)[:-1], orders.address(w)])
+other = copy.copy(orders)
+other.command = lambda w: [*fulfillment.command(w)[:-1], orders.address(w)]
 stack.stop("orders")
 process.start(other, world)"""
 ONE_MORE_PARTITION = """

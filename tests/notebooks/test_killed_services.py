@@ -10,7 +10,7 @@ from workbench import stack
 from workbench.base.paths import ROOT
 from workbench.run import execute
 
-LIMIT = 10  # seconds from the kill until the execution has ended, with the kernel's own end in them
+LIMIT = 20  # seconds from the kill until the execution has ended, with the kernel's own end in them
 KILLED = """
 import sys
 import time

@@ -11,7 +11,7 @@ import psycopg
 from workbench import stack
 from workbench.base import params, secrets, wait_until
 from workbench.source import mariadb, postgres
-from workbench.stack import artifacts, databases, process, services
+from workbench.stack import artifacts, databases
 from workbench.walkthroughs import own
 
 USER, SECRET = "ada", "own_source"
@@ -56,7 +56,7 @@ def mariadb_server(world):
     """Start the stack's MariaDB; stop it at the end."""
     stack.ensure_running(world, "mariadb")
     yield
-    process.stop(services.SERVICES["mariadb"])
+    stack.stop("mariadb")
 
 
 @contextlib.contextmanager

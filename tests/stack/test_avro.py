@@ -19,8 +19,6 @@ from workbench.base.wait import wait_until
 from workbench.checks import check
 from workbench.hudi import changes
 from workbench.source import postgres
-from workbench.stack import process
-from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
 from worlds import with_settings
 
@@ -227,7 +225,7 @@ def test_a_column_is_added_while_it_runs(lab, spark, table, monkeypatch):
 
 def test_a_registry_that_is_stopped_stops_the_ingest_and_nothing_is_lost(lab, spark, table, path):
     it = table(**artworks())
-    process.stop(SERVICES["apicurio"])
+    stack.stop("apicurio")
     try:
         for _ in range(2):
             with pytest.raises(

@@ -66,4 +66,4 @@ def test_the_first_walkthrough_passes_in_a_classic_session(tmp_path):
         )
     finally:
         subprocess.run([*command, "down", "--yes"], env=given, capture_output=True)
-        shutil.rmtree(paths.VAR_DIR / given["WORKBENCH_INSTANCE"], ignore_errors=True)
+        shutil.rmtree(paths.VAR_DIR / "instances" / given["WORKBENCH_INSTANCE"], ignore_errors=True)

@@ -73,14 +73,14 @@ def parts_of_a_query(spark):
 
 def test_python_workers_run_on_two_executors(cluster, spark):
     wait_for_executors()
+
+    def ran_on_two():
+        seen = parts_of_a_query(spark)
+        pids = {int(pid) for line in seen["line"] for pid in line.split()}
+        return [seen] if len(pids & executors()) == 2 else None
+
     # an executor that has just started may have no task of the first query
-    seen = wait_until(
-        lambda: found if len((found := parts_of_a_query(spark))["line"].unique()) == 2 else None,
-        "a query on both executors",
-        timeout=60,
-    )
-    ran_in = {int(pid) for line in seen["line"] for pid in line.split()} & executors()
-    assert len(ran_in) == 2, "one partition on each executor"
+    (seen,) = wait_until(ran_on_two, "a query with a partition on each executor", timeout=60)
     assert set(seen["python"]) == {str(paths.service_path(Path(sys.executable)))}
     assert {s.name for s in stack.status(cluster) if s.state == "up"} == {"spark"}
     written = list((paths.state_dir() / "data" / "spark_home" / "work").glob("*/*/stderr"))

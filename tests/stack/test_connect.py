@@ -5,22 +5,15 @@ touched.
 """
 
 import json
-import re
 
-import psutil
 import pytest
-import requests
-import web_page
-from mariadb_help import captured_database
-from prometheus_client.parser import text_string_to_metric_families
-from workbench import connect, stack
+from workbench import connect
 from workbench.base import secrets
 from workbench.base.errors import ConnectorError
 from workbench.base.paths import ROOT
 from workbench.base.wait import wait_until
 from workbench.connect import rest
 from workbench.source import postgres
-from workbench.stack import process, services
 from workbench.topic import topics
 from workbench.topic.connect_schema import from_avro, to_spark
 from workbench.walkthroughs import northwind
@@ -236,91 +229,3 @@ def test_dropped_slot_fails_loudly_and_a_clean_start_takes_a_new_snapshot(lab, s
 def test_unknown_connector_names_the_nearest(lab, source):
     with pytest.raises(ConnectorError, match=f"did you mean '{SOURCE}'"):
         connect.status(lab, "conect_test")
-
-
-@pytest.fixture
-def metered(lab):
-    """The world with JMX metrics; afterwards Connect runs without them again."""
-    metered = with_settings(lab, connect={"jmx_metrics": True})
-    stack.ensure_running(metered, "connect")
-    yield metered
-    stack.ensure_running(lab, "connect")
-
-
-def scrape(world):
-    """Return {(name of a metric, its labels): value}, as Prometheus reads them."""
-    (port,) = services.jmx_ports(world)
-    response = requests.get(f"http://127.0.0.1:{port}/metrics", auth=world.connect.auth, timeout=30)
-    response.raise_for_status()
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(response.text)
-        for sample in family.samples
-    }
-
-
-def test_jmx_metrics_follow_the_rows_of_the_source(metered, source):
-    prefix = source[0]["topic.prefix"]
-    task = {"connector": SOURCE, "task": "0"}
-
-    def metric(metric_name, **labels):
-        return scrape(metered).get((metric_name, frozenset(labels.items())))
-
-    def events():
-        labels = {"plugin": "postgres", "context": "streaming", "name": prefix}
-        return metric("debezium_metrics_TotalNumberOfEventsSeen", **labels)
-
-    wait_until(
-        lambda: (
-            metric("kafka_connect_connector_task_status", status="running", **task) == 1
-            and metric("kafka_connect_connector_status", connector=SOURCE, status="running") == 1
-            and events() is not None
-        ),
-        "the metrics of a connector that runs",
-    )
-    before = events()
-    postgres.execute(metered, f"UPDATE {TABLE} SET order_id = order_id WHERE order_id = 10250")
-    wait_until(lambda: events() == before + 1, "the event of the update", timeout=30)
-    wait_until(
-        lambda: metric("kafka_connect_source_task_source_record_poll_total", **task) >= 1,
-        "the record of the task",
-    )
-    samples = scrape(metered)
-    for name in ("total_record_errors", "total_record_failures"):
-        assert samples[f"kafka_connect_task_error_{name}", frozenset(task.items())] == 0
-    dashboard = (ROOT / "docs/grafana/workbench.json").read_text(encoding="utf-8")
-    queried = set(re.findall(r"\b(?:debezium|kafka_connect)_\w+", dashboard))
-    assert queried - {name for name, _ in samples} == set()
-    texts = {text for _, labels in samples for text in dict(labels).values()}
-    assert not [text for text in texts if "10250" in text], "a metric with the key of a row"
-
-
-@pytest.mark.drill  # the tests before and after it have PostgreSQL
-def test_jmx_metrics_have_the_names_of_debezium_for_mariadb_too(metered):
-    name = "jmx_mariadb"
-    with captured_database(metered, name, "CREATE TABLE t (id int PRIMARY KEY)") as database:
-        database.execute("INSERT INTO t VALUES (1)")
-        labels = frozenset({"plugin": "mariadb", "context": "streaming", "name": name}.items())
-        wait_until(
-            lambda: scrape(metered).get(("debezium_metrics_TotalNumberOfEventsSeen", labels)),
-            "the events of MariaDB",
-            timeout=60,
-        )
-        assert ("debezium_metrics_MilliSecondsBehindSource", labels) in scrape(metered)
-
-
-def test_jmx_metrics_are_for_this_machine_and_the_user_of_connect_only(metered):
-    (port,) = services.jmx_ports(metered)
-    leader = process.running_process("connect")
-    bound = {
-        c.laddr.ip
-        for c in leader.net_connections("tcp")
-        if c.status == psutil.CONN_LISTEN and c.laddr.port == port
-    }
-    assert bound == {"127.0.0.1"}
-    url = f"http://127.0.0.1:{port}/metrics"
-    assert requests.get(url, timeout=30).status_code == 401
-    assert requests.get(url, auth=("workbench", "guess"), timeout=30).status_code == 401
-    assert scrape(metered)
-    spoken, faults = web_page.check_listeners([leader], [metered.connect.password.reveal()])
-    assert spoken[port] == "HTTP" and faults == {}

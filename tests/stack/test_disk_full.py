@@ -18,7 +18,7 @@ def small(tmp_path):
     """A function that runs a command where an instance's folder is a disk of 900 MB of its own: in
     a mount namespace, which is gone with its last process. With it, the disk as this process sees
     it."""
-    state = VAR_DIR / INSTANCE
+    state = VAR_DIR / "instances" / INSTANCE
     state.mkdir(parents=True, exist_ok=True)
     mount = f"mount -t tmpfs -o size=900m none {state} && echo mounted && exec sleep 7200"
     holder = subprocess.Popen(

@@ -21,8 +21,6 @@ from workbench.base import paths
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.cli import main as cli
-from workbench.stack import process
-from workbench.stack.services import SERVICES
 from workbench.topic import dlq, topics
 
 
@@ -112,7 +110,6 @@ def judged(world, bench, count=6):
 def sink(world, bench):
     """Kafka's sink to a file: deploys it, waits until n rows have landed, gives their ids."""
     name = f"file_{bench.topic}"
-    stack.load_plugins(world, "filestream")
     file = paths.local_path(world.lake.landing) / f"{name}.txt"
     config = {
         **connect.config(world, "movies_file_sink"),
@@ -159,7 +156,7 @@ def test_a_sink_in_connect_goes_on_behind_every_kind_of_poison(world, bench, sin
 def test_while_the_registry_is_down_the_sink_puts_everything_aside_and_a_replay_brings_it_in(
     world, bench, sink
 ):
-    process.stop(SERVICES["apicurio"])
+    stack.stop("apicurio")
     try:
         sink.deploy()
         topics.wait_for_messages(world, bench.dlq, bench.produced, connector=sink.name)

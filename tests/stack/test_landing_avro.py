@@ -19,8 +19,6 @@ from workbench.base.errors import LakeError, StackError
 from workbench.checks import check
 from workbench.landing import job
 from workbench.source import postgres
-from workbench.stack import process
-from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
 from worlds import with_settings
 
@@ -175,7 +173,7 @@ def test_a_batch_that_is_done_again_writes_the_same_files(lab, sink):
 
 
 def test_a_registry_that_is_stopped_stops_the_landing_and_nothing_is_lost(lab, spark, sink):
-    process.stop(SERVICES["apicurio"])
+    stack.stop("apicurio")
     try:
         with pytest.raises(StackError, match="(?s)the schema registry does not answer.*hint:"):
             landing.run(lab, sink)

@@ -41,7 +41,6 @@ def busy(request):
         params.activate(world)
         try:
             stack.up(world, [*services.default_services(world), *services.ON_DEMAND_SERVICES])
-            stack.load_plugins(world, "filestream")
             storefront.restart_clean(world)
             storefront.up(world, instances=2)
             storefront.call(

@@ -14,7 +14,6 @@ from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
 from workbench.source import mariadb
 from workbench.stack import process
-from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
 from workbench.walkthroughs.capture import Capture
 from workbench.walkthroughs.flow import CaptureFlow
@@ -33,7 +32,7 @@ def lab(world):
     stack.ensure_running(world, "mariadb", "apicurio")
     yield world
     for name in ("mariadb", "apicurio"):
-        process.stop(SERVICES[name])
+        stack.stop(name)
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def fields(schema):
 
 
 def test_it_starts_when_asked_with_secrets_of_its_own(lab):
-    process.stop(SERVICES["mariadb"])
+    stack.stop("mariadb")
     assert "mariadb" not in stack.running()
     with pytest.raises(
         SourceError,

@@ -8,8 +8,6 @@ import pytest
 from test_mariadb import LENIENT, ROW, TYPES, ZERO
 from workbench import connect, hudi, stack
 from workbench.source import mariadb
-from workbench.stack import process
-from workbench.stack.services import SERVICES
 from workbench.topic import registry, topics
 
 NAME, TOPIC = "types_source", "types_lab.types_lab.t"
@@ -40,7 +38,7 @@ def lab(world):
     registry.delete(world, *(a for a in registry.names(world) if "types_lab" in a))
     mariadb.execute(world, "DROP DATABASE types_lab")
     for name in ("mariadb", "apicurio"):
-        process.stop(SERVICES[name])
+        stack.stop(name)
 
 
 def test_what_each_type_is_in_the_lake(lab, spark):

@@ -99,7 +99,7 @@ def test_the_demo_fits_into_eight_gib(group, tmp_path):
         used, killed = group.used() / GIB, group.killed()
     finally:
         subprocess.run([*command, "down"], env=given, cwd=ROOT, capture_output=True)
-        shutil.rmtree(VAR_DIR / INSTANCE, ignore_errors=True)
+        shutil.rmtree(VAR_DIR / "instances" / INSTANCE, ignore_errors=True)
     assert demo.returncode == 0, demo.stdout[-3000:]
     assert killed == 0, "the kernel has killed processes"
     print(f"the services hold {used:.2f} GiB after the demo")

@@ -18,8 +18,7 @@ from workbench.cli import main as cli
 from workbench.cli import source as source_commands
 from workbench.source import mariadb, postgres, readiness
 from workbench.source.queries import QUERIES
-from workbench.stack import databases, process
-from workbench.stack.services import SERVICES
+from workbench.stack import databases
 from workbench.topic import topics
 
 DATABASE, USER, SCHEMA = 'Räder "1"', 'Ada "Q" Ü', "Sta dt"
@@ -509,7 +508,7 @@ MARIADB_TABLES = (
 def lab(world):
     stack.ensure_running(world, "mariadb")
     yield world
-    process.stop(SERVICES["mariadb"])
+    stack.stop("mariadb")
 
 
 @pytest.fixture

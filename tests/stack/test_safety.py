@@ -20,7 +20,6 @@ from workbench.base.wait import wait_until
 from workbench.source import mariadb, postgres
 from workbench.spark import session
 from workbench.stack import process, services
-from workbench.stack.services import SERVICES
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
@@ -84,7 +83,7 @@ def busy(world):
         c.execute("SELECT pg_drop_replication_slot('canary')")
         c.execute("DROP TABLE canary")
     for name in services.ON_DEMAND_SERVICES:
-        process.stop(SERVICES[name])
+        stack.stop(name)
 
 
 @pytest.fixture

@@ -14,8 +14,6 @@ from workbench.base.errors import SourceError, WorkbenchError
 from workbench.base.wait import wait_until
 from workbench.checks import check
 from workbench.source import mariadb, postgres
-from workbench.stack import process
-from workbench.stack.services import SERVICES
 from workbench.topic import topics
 
 NAME = "schema_faults"
@@ -224,7 +222,7 @@ def test_the_history_of_schemas_is_lost(lab, world, spark, follow):
 
 
 def test_the_registry_is_gone_when_a_column_comes(lab, world, spark, follow):
-    process.stop(SERVICES["apicurio"])
+    stack.stop("apicurio")
     try:
         lab.execute(
             f"ALTER TABLE {follow.of} ADD COLUMN a int", f"INSERT INTO {follow.of} VALUES (3, 3, 3)"
@@ -237,7 +235,7 @@ def test_the_registry_is_gone_when_a_column_comes(lab, world, spark, follow):
 
 
 def test_the_registry_is_not_there_when_the_connector_starts(lab, world, spark, follow):
-    process.stop(SERVICES["apicurio"])
+    stack.stop("apicurio")
     try:
         again(lab)
         failed(world)

@@ -264,7 +264,7 @@ spark = session(world)
 assert spark.range(3).mapInPandas(lambda frames: frames, "id long").count() == 3
 spark.sql("CREATE TABLE kept (id bigint, name string) USING hudi TBLPROPERTIES (primaryKey = 'id')")
 spark.sql("INSERT INTO kept VALUES (1, 'one')")
-assert spark.table("kept").count() == 1 and (paths.ROOT / "var" / paths.instance_name() / "lake/hudi/kept").is_dir()
+assert spark.table("kept").count() == 1 and (paths.state_dir() / "lake/hudi/kept").is_dir()
 stack.down()
 """
     )
@@ -274,38 +274,6 @@ stack.down()
         timeout=300,  # other paths have other archives of classes, which the stop writes
         env={**plain, **proxies, **others, "WORKBENCH_ROOT": str(root)},
     )
-
-
-def test_connectors_follow_an_instance_to_other_ports(beside, monkeypatch):
-    """Kafka keeps their configurations, with the ports of the day that they were deployed."""
-    stack.up(beside, ["connect"])
-    postgres.create_database(beside)
-    postgres.execute(beside, "CREATE TABLE moved (id int PRIMARY KEY)")
-    postgres.grant_replication(beside, ["public.moved"])
-    postgres.create_publication(beside, "moved", ["public.moved"])
-    config = {
-        **connect.config(beside, "outbox_source"),
-        "table.include.list": "public.moved",
-        "schema.include.list": "public",
-        "publication.name": "moved",
-    }
-    config = {
-        key: value
-        for key, value in config.items()
-        if not key.startswith(("transforms", "predicates"))
-    }
-    topic = f"{config['topic.prefix']}.public.moved"
-    postgres.execute(beside, "INSERT INTO moved VALUES (1)")
-    connect.apply(beside, "moved", config)
-    topics.wait_for_messages(beside, topic, 1, connector="moved")
-    stack.down()
-    monkeypatch.setenv("WORKBENCH_PORT_BASE", str(beside.stack.port_base + 20))
-    other, lines = params.load("local"), []
-    stack.up(other, ["connect"], progress=lines.append)
-    assert "connector moved has the new addresses" in lines
-    postgres.execute(other, "INSERT INTO moved VALUES (2)")
-    topics.wait_for_messages(other, topic, 2, connector="moved", timeout=30)
-    assert topics.offset_span(other, topic) == 2, "it went on where it was"
 
 
 def test_a_killed_up_can_be_run_again(beside):

@@ -156,7 +156,7 @@ def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level,
 def folders(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
-    for name in (f"var/{paths.instance_name()}/lake", "var/lib/kafka", "runs/one"):
+    for name in (f"var/instances/{paths.instance_name()}/lake", "var/lib/kafka", "runs/one"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
@@ -169,23 +169,28 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
         patch.setattr(pidfiles, "running_instances", lambda: {paths.instance_name(), "bench"})
         refused = call("clean", "--yes", "--all").exception
     assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
-    assert (
-        call("clean", input="\n").exit_code == 1
-        and (folders / "var" / paths.instance_name() / "lake").exists()
-    )
+    assert call("clean", input="\n").exit_code == 1 and (paths.state_dir() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
-    assert (
-        not (folders / "var" / paths.instance_name()).exists() and not (folders / "runs").exists()
-    )
+    assert not paths.state_dir().exists() and not (folders / "runs").exists()
     assert (folders / "var/lib").exists()
     assert call("clean", "--yes", "--all").exit_code == 0 and not (folders / "var").exists()
     assert "nothing to remove" in call("clean").output
 
 
+def test_an_instance_may_have_the_name_of_a_folder_of_downloads(monkeypatch, folders):
+    monkeypatch.setenv("WORKBENCH_INSTANCE", "lib")
+    module(monkeypatch, "stack", running=list)
+    (paths.state_dir() / "lake").mkdir(parents=True)
+    assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
+    assert (folders / "var/lib/kafka").exists()
+
+
 @pytest.fixture
 def going_on(folders, request):
     """Start a run of an instance, by default of this one, in another process that is still running; return its pid."""
-    lock = paths.VAR_DIR / getattr(request, "param", paths.instance_name()) / "run.lock"
+    lock = (
+        paths.state_dir().with_name(getattr(request, "param", paths.instance_name())) / "run.lock"
+    )
     lock.parent.mkdir(exist_ok=True)
     code = f"""import time; from pathlib import Path; from workbench.base.wait import file_lock
 with file_lock(Path({str(lock)!r})):"""

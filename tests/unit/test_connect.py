@@ -4,7 +4,7 @@ import importlib
 import itertools
 import json
 import re
-import threading
+import socket
 
 import on_aws
 import pytest
@@ -13,7 +13,6 @@ from workbench.base import http, params, paths, secrets, wait
 from workbench.base.errors import ConnectorError, ServiceLost, StackError
 from workbench.connect import configs, rest, validation
 from workbench.connect.rest import KafkaConnect
-from workbench.stack import lifecycle
 from worlds import with_settings
 
 WORLD = params.load("local")
@@ -534,22 +533,26 @@ def test_the_state_of_a_connector_is_not_told_without_kafka(answering):
         connect.failure(_with(url=served.url, user=""), "x")
 
 
-def test_a_request_that_nobody_waits_for_is_not_sent_again(answering, monkeypatch):
-    """Its thread went on for a minute: the connector was deployed after the error had been
-    raised."""
-    monkeypatch.setattr(lifecycle, "RESTART_GRACE_SECONDS", 0.5)
+def test_a_connect_that_is_busy_without_kafka_is_told_at_once(answering):
+    """It responds with 503 as long as Kafka is away; a request was once repeated for a minute."""
     served = answering({"/connectors/x/config": (503, "Kafka is away")})
-    before = {*threading.enumerate()}
     with pytest.raises(ServiceLost, match="is stopped"):
         KafkaConnect(_with(url=served.url, user="")).call(
             "PUT", "/connectors/x/config", {"name": "x"}
         )
-    sent = len(served.asked)
-    left = [thread for thread in threading.enumerate() if thread not in before]
-    for thread in left:
-        thread.join(timeout=30)  # it pauses for a second at most; before, it went on for a minute
-    assert not any(thread.is_alive() for thread in left), "the thread that sends has ended"
-    assert sent and len(served.asked) <= sent + 1, "none is sent but the one that was under way"
+    assert len(served.asked) == 1
+
+
+def test_a_connect_that_does_not_answer_is_told_in_time(monkeypatch):
+    """Without Kafka it answers after 90 s."""
+    monkeypatch.setattr(rest, "RESPONSE_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ServiceLost, match="the service connect is stopped"):
+            KafkaConnect(_with(url=url, user="")).call("GET", "/connectors")
+        elsewhere = _with(url=url, user="", managed=False)
+        with pytest.raises(StackError, match="Kafka Connect does not answer"):
+            KafkaConnect(with_settings(elsewhere, kafka={"managed": False})).call("GET", "/x")
 
 
 def test_a_wrong_password_of_connect_is_named(answering, monkeypatch):
@@ -593,5 +596,8 @@ def test_a_connect_that_rebalances_is_asked_again(answering):
     served = answering(
         {"/connectors": [(409, "rebalancing"), (503, "starting"), (200, '["b", "a"]')]}
     )
-    assert connect.names(_with(url=served.url, user="")) == ["a", "b"]
+    elsewhere = with_settings(
+        _with(url=served.url, user="", managed=False), kafka={"managed": False}
+    )
+    assert connect.names(elsewhere) == ["a", "b"]
     assert len(served.asked) == 3

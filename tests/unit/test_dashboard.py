@@ -1,19 +1,13 @@
-"""The Grafana dashboard, without a Grafana: its structure, and the metrics of its queries.
-
-tests/stack/test_connect.py compares the metrics of connectors with those of a real Kafka Connect.
-"""
+"""The Grafana dashboard, without a Grafana: its structure, and the metrics of its queries."""
 
 import itertools
 import json
 import re
-from string import Template
 
 import pytest
-import yaml
 from workbench.base.paths import ROOT
 from workbench.operate import metrics
 from workbench.operate.problems import Observation
-from workbench.stack import artifacts
 
 DASHBOARD = json.loads((ROOT / "docs/grafana/workbench.json").read_text(encoding="utf-8"))
 CHARTS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
@@ -30,15 +24,8 @@ QUERIES = [
 ]
 
 
-def exporter_rules():
-    """Return the rules of the JMX exporter: the template of services.py, filled in."""
-    template = Template((artifacts.CONF_DIR / "jmx.yaml").read_text(encoding="utf-8"))
-    values = {"user": '"workbench"', "password_hash": "0", "salt": "0", "iterations": 1}
-    return yaml.safe_load(template.substitute(values))["rules"]
-
-
 def labels_by_metric():
-    """Return {regular expression of exported names: their labels}."""
+    """Return {exported name: its labels}."""
     collector = metrics.FlowCollector()
     collector.observed = [
         Observation(
@@ -51,17 +38,12 @@ def labels_by_metric():
     ]
     families = list(collector.collect())
     assert all(family.samples for family in families), "a metric without an example"
-    labels = {family.name: set(family.samples[0].labels) for family in families}
-    for rule in exporter_rules():
-        labels.setdefault(re.sub(r"\$\d", r"\\w+", rule["name"]), set(rule.get("labels", ())))
-    return labels
+    return {family.name: set(family.samples[0].labels) for family in families}
 
 
 def labels_of(name):
     """Return the labels of an exported metric; an unknown name is an error."""
-    found = [each for regex, each in labels_by_metric().items() if re.fullmatch(regex, name)]
-    assert found, f"nothing exports {name}"
-    return found[0]
+    return labels_by_metric()[name]
 
 
 @pytest.mark.parametrize("query, legend", QUERIES)

@@ -236,13 +236,6 @@ def shown_values_are_last(book):
             yield f"cell {number} shows a value that its last semicolon hides"
 
 
-def plugins_are_loaded_after_what_unloads_them(book):
-    """The first notebook of a walkthrough unloads its plugins; `ensure` may run it."""
-    text = "\n".join(c.source for c in code_cells(book))
-    if "load_plugins(" in text and text.find("load_plugins(") < text.find(".ensure("):
-        yield "plugins are loaded before ensure, which may unload them"
-
-
 def outputs_are_stripped(book):
     for number, cell in enumerate(book.cells):
         if (
@@ -279,7 +272,6 @@ RULES = [
     nothing_forbidden,
     code_is_python,
     shown_values_are_last,
-    plugins_are_loaded_after_what_unloads_them,
     outputs_are_stripped,
     kernel_is_python3,
 ]
@@ -432,14 +424,6 @@ def tag(name):
             shown_values_are_last,
             replace(3, "def count():\n    'How many.'\n    len(rows), 1\n\ncount()"),
             "(len(rows), 1)",
-        ),
-        (
-            plugins_are_loaded_after_what_unloads_them,
-            replace(
-                3,
-                'stack.load_plugins(world, "filestream")\nflow.ensure(world, "41_source_database")',
-            ),
-            "before ensure",
         ),
         (outputs_are_stripped, output, "stored output"),
         (outputs_are_stripped, tag("keep_output"), "has no output"),

@@ -309,7 +309,7 @@ def test_the_variables_of_libpq_are_left_to_worlds_of_others_services(monkeypatc
 
 def test_instances_have_folders_of_their_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", "other-1")
-    assert params.load("local").lake.root == f"file:{paths.VAR_DIR / 'other-1'}/lake"
+    assert params.load("local").lake.root == f"file:{paths.VAR_DIR}/instances/other-1/lake"
     for bad in ("../x", "", "a b", "A", "-a", "a" * 40):
         monkeypatch.setenv("WORKBENCH_INSTANCE", bad)
         with pytest.raises(ParamsError, match="WORKBENCH_INSTANCE"):

@@ -132,8 +132,8 @@ def test_a_service_of_a_source_is_restarted_with_the_user_of_the_stack(monkeypat
     world = params.load("local")
     (name,) = [each for each in world.sources if world.sources[each].engine == "postgres"]
     started = []
-    monkeypatch.setattr(lifecycle, "_start", lambda world, names: started.append(world))
+    monkeypatch.setattr(lifecycle, "_start", lambda world, *_: started.append(world))
     monkeypatch.setattr(lifecycle.artifacts, "ensure", lambda *names: None)
-    monkeypatch.setattr(lifecycle.process, "stop", lambda service: False)
+    monkeypatch.setattr(lifecycle.process, "stop", lambda name: False)
     stack.restart(world.source(name), "postgres")
     assert started == [world] and started[0].postgres.database == world.postgres.database

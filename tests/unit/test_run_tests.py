@@ -57,7 +57,8 @@ def test_tests_that_leave_something_behind_are_red(pytest_then, monkeypatch, tmp
     )
     assert pytest_then() == 1
     assert (
-        f"process 7 of {paths.VAR_DIR}/test-gw0:kafka: java kafka.Kafka" in capsys.readouterr().out
+        f"process 7 of {paths.VAR_DIR}/instances/test-gw0:kafka: java kafka.Kafka"
+        in capsys.readouterr().out
     )
 
 

@@ -203,7 +203,7 @@ def test_a_query_names_a_server_that_ends_and_still_answers(
 
     seen = []
 
-    def lost(world, name, address):
+    def lost(world, name, address=""):
         seen.append(name)
         return (
             ServiceLost("the service spark died")

@@ -20,6 +20,7 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
     monkeypatch, world, more, tables, blank
 ):
     monkeypatch.setattr(artifacts, "jars", lambda kind: ["/a.jar", "/b.jar"])
+    monkeypatch.setattr(cds, "options", lambda *_: [])
     loaded = params.load(world)
     loaded = with_settings(loaded, spark=more, lake={"tables": tables})
     conf = server.server_conf(loaded.spark, loaded.lake.tables, loaded.stack.java_compiler)

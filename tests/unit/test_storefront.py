@@ -369,11 +369,11 @@ def test_a_load_names_the_lost_service_and_ends(monkeypatch, lost, status):
     def request(world, service, *_, **__):
         return SimpleNamespace(status_code=status if service == "orders" else 200)
 
-    def process_down_error(world, name):
+    def service_down_error(world, name):
         return ServiceLost(f"the service {name} died") if name == lost else None
 
     monkeypatch.setattr(load, "request", request)
-    monkeypatch.setattr(client.stack, "process_down_error", process_down_error)
+    monkeypatch.setattr(client.stack, "service_down_error", service_down_error)
     monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.2)
     operations = sorted(
         load.random_operations(5, 100),

@@ -1,22 +1,20 @@
 """The instance's certificate: which servers it verifies, and who may read its key."""
 
-import json
+import contextlib
+import socket
+import ssl
 import stat
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from cryptography.hazmat.primitives.serialization import pkcs12
-from cryptography.x509 import load_pem_x509_certificate
-from workbench.base import paths, pidfiles, tls
+from workbench.base import paths, tls
 
 
 @pytest.fixture(autouse=True)
 def made(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     tls.ensure()
-    pidfiles.pid_file("x").parent.mkdir()
-    pidfiles.pid_file("apicurio").write_text(
-        json.dumps({"pid": 1, "born": 1, "ports": [21404, 21405]})
-    )
+    paths.port_base_file().write_text("21400")
 
 
 @pytest.mark.parametrize(
@@ -35,26 +33,35 @@ def test_only_a_listener_of_the_instance_is_verified_by_its_certificate(url, our
     assert tls.verify(url) == (str(tls.certificate_files()[0]) if ours else True)
 
 
-def test_the_store_for_java_holds_the_certificate_and_its_key():
-    key, certificate, more = pkcs12.load_key_and_certificates(
-        tls.keystore().read_bytes(), tls.KEYSTORE_PASSWORD.encode()
-    )
-    assert (
-        certificate == load_pem_x509_certificate(tls.certificate_files()[0].read_bytes())
-        and not more
-    )
-    assert key.public_key() == certificate.public_key()
-
-
 def test_they_are_made_once_and_nobody_else_may_read_them():
     def made():
-        return {file: file.read_bytes() for file in tls.keystore().parent.iterdir()}
+        return {file: file.read_bytes() for file in tls.certificate_files()[0].parent.iterdir()}
 
     before = made()
-    assert {file.name for file in before} == {"certificate.pem", "key.pem", "keystore.p12"}
+    assert {file.name for file in before} == {"certificate.pem", "key.pem"}
     assert {stat.S_IMODE(file.stat().st_mode) for file in before} == {0o600}
     tls.ensure()
     assert made() == before
-    tls.keystore().unlink()  # an instance of before there was one
-    tls.ensure()
-    assert {**made(), tls.keystore(): b""} == {**before, tls.keystore(): b""}
+
+
+@pytest.mark.parametrize(
+    "name, trusted", [("127.0.0.1", True), ("localhost", True), ("evil", False)]
+)
+def test_a_server_with_it_is_trusted_by_who_has_it_and_under_loopback_names_only(name, trusted):
+    certificate, key = tls.certificate_files()
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(certificate, key)
+    client = ssl.create_default_context(cafile=str(certificate))
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                server_side.wrap_socket(connection, server_side=True).close()
+
+        served = pool.submit(serve)
+        with socket.create_connection(server.getsockname()) as plain:
+            refused = pytest.raises(ssl.SSLCertVerificationError)
+            with contextlib.nullcontext() if trusted else refused:
+                client.wrap_socket(plain, server_hostname=name).close()
+        served.result(10)

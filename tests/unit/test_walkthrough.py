@@ -210,30 +210,6 @@ def test_the_movies_are_reset_if_the_source_has_the_column_whatever_the_lake_has
     assert movies.walkthrough.is_done(world, "43_evolve") is (lake and "COUNTRY" in columns)
 
 
-def test_a_connector_with_outdated_addresses_is_not_done(world, monkeypatch):
-    """It is RUNNING, but reads nothing: the instance was started with another port base."""
-    earlier = with_settings(world, postgres={"port": 1}, registry={"url": "https://127.0.0.1:2"})
-    monkeypatch.setattr(landing, "names", lambda world: [museum.CONNECTOR])
-    monkeypatch.setattr(connect, "names", lambda world: [museum.CONNECTOR])
-    monkeypatch.setattr(connect, "wait_running", lambda *_: None)
-    monkeypatch.setattr(
-        walkthrough.topics,
-        "names",
-        lambda world: [museum.flow.topic(world, n) for n in ("artists", "artworks")],
-    )
-    monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: 5)
-    plain = with_settings(world, registry={"url": world.registry.url.replace("https:", "http:")})
-    for of, done in ((earlier, False), (plain, False), (world, True)):
-        monkeypatch.setattr(
-            steps.addresses,
-            "deployed_configs",
-            lambda world, of=of: {
-                museum.CONNECTOR: {**connect.config(of, museum.CONNECTOR), "name": museum.CONNECTOR}
-            },
-        )
-        assert museum.walkthrough.is_done(world, "52_connectors") is done
-
-
 @pytest.mark.parametrize("stays", [False, True])
 def test_a_connector_that_failed_without_the_registry_is_restarted(world, monkeypatch, stays):
     """Once, and only by `ensure`; another failure is raised."""
@@ -260,11 +236,6 @@ def test_a_connector_that_failed_without_the_registry_is_restarted(world, monkey
         lambda world: [museum.flow.topic(world, n) for n in ("artists", "artworks")],
     )
     monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: 5)
-    monkeypatch.setattr(
-        steps.addresses,
-        "deployed_configs",
-        lambda world: {museum.CONNECTOR: connect.config(world, museum.CONNECTOR)},
-    )
     with pytest.raises(ConnectorError, match="registry away"):
         museum.walkthrough.is_done(world, "52_connectors")
     assert calls == [], "is_done changes nothing"

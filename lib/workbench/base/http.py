@@ -1,6 +1,6 @@
 """Calls of services over HTTP."""
 
-from typing import Any, Callable, Collection, Optional, Sequence
+from typing import Any, Collection, Optional, Sequence
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -12,36 +12,15 @@ from .errors import StackError
 from .paths import LOOPBACK_ADDRESS
 
 
-class RequestAbandoned(Exception):
-    """The caller no longer waits for the response: the request is not retried."""
-
-
 class CappedRetry(Retry):
     """A retry policy that waits at most one second between two attempts.
 
     urllib3 1, which boto3 requires on Python 3.9, has no such setting.
-
-    Attributes:
-        should_retry: whether the caller still waits for the response; called before each retry.
     """
-
-    should_retry: Callable[[], bool] = staticmethod(lambda: True)
-
-    def new(self, **changes: Any) -> "CappedRetry":
-        """Return a copy with other settings."""
-        copy = super().new(**changes)
-        copy.should_retry = self.should_retry
-        return copy
 
     def get_backoff_time(self) -> float:
         """Return the seconds to wait before the next attempt."""
         return min(1, super().get_backoff_time())
-
-    def sleep(self, response: Any = None) -> None:
-        """Wait before the next attempt, or raise RequestAbandoned."""
-        super().sleep(response)
-        if not self.should_retry():
-            raise RequestAbandoned
 
 
 # 409: Connect's workers are rebalancing; 503: a service is starting. Both are retried about once a
@@ -94,7 +73,7 @@ def call(
     headers: Optional[dict[str, str]] = None,
     hint: str = "",
     auth: Optional[tuple[str, bytes]] = None,
-    should_retry: Callable[[], bool] = lambda: True,
+    timeout: float = 90,
 ) -> requests.Response:
     """Send a request, and return the response, whatever its status.
 
@@ -107,14 +86,12 @@ def call(
         headers: HTTP headers.
         hint: hint of the error; by default the commands that check and start the stack.
         auth: user and password, for HTTP Basic authentication (RFC 7617).
-        should_retry: whether the caller still waits for the response. If not, the request is not
-            retried (RequestAbandoned).
+        timeout: seconds to wait for the response.
 
     Raises:
         StackError: the service does not respond.
     """
     retries = RETRY_POLICY.new(status_forcelist=retry_statuses)
-    retries.should_retry = should_retry
     adapter = HTTPAdapter(max_retries=retries)
     try:
         with session(url) as client:
@@ -124,7 +101,7 @@ def call(
                 method,
                 url,
                 json=body,
-                timeout=(5, 90),
+                timeout=(5, timeout),
                 headers=headers,
                 auth=HTTPBasicAuth(*auth) if auth else None,
                 verify=tls.verify(url),

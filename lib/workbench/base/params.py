@@ -30,7 +30,7 @@ from pydantic import (
     model_validator,
 )
 
-from . import aws, environment, paths, pidfiles, secrets, yaml_files
+from . import aws, environment, paths, secrets, yaml_files
 from .errors import ParamsError, did_you_mean, redact_credentials
 from .paths import LOOPBACK_ADDRESS
 from .secrets import Secret, s3_credentials_file
@@ -165,8 +165,6 @@ class Connect(Service):
     topic_prefix: str
     # The reference to a secret in a connector configuration. Only the Connect worker resolves it.
     password_reference: str
-    # Whether the embedded worker serves its and Debezium's JMX metrics for Prometheus.
-    jmx_metrics: bool = False
 
     @property
     def auth(self) -> Optional[tuple[str, bytes]]:
@@ -488,8 +486,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
     file, raw = paths.display_path(path), _read_params(path)
-    # that of the running services: another one would move the ports under them
-    port_base = os.environ.get("WORKBENCH_PORT_BASE") or pidfiles.running_port_base()
+    # an instance keeps the port base that it was created with
+    port_base = os.environ.get("WORKBENCH_PORT_BASE") or paths.stored_port_base()
     if port_base and _section(raw, "stack"):
         raw["stack"] = {**raw["stack"], "port_base": port_base}
     try:
@@ -591,7 +589,7 @@ class References:
         port_base = _parse_digits(_section(raw, "stack").get("port_base"))
         if not isinstance(port_base, int):
             port_base = 0  # the world is not valid, and pydantic says so
-        self.values |= {f"port:{n}": str(port_base + n) for n in range(40)}
+        self.values |= {f"port:{n}": str(port_base + n) for n in range(paths.MAX_PORTS)}
 
     @cached_property
     def parameters(self) -> dict[str, str]:

@@ -13,6 +13,7 @@ from .errors import LakeError, ParamsError
 
 ROOT = Path(os.environ.get("WORKBENCH_ROOT") or Path(__file__).resolve().parents[3])
 OWN_NOTEBOOKS = ROOT / "notebooks" / "own"  # those of the user, which `workbench run` runs by name
+MAX_PORTS = 40  # of an instance, from its port base on
 # A URI, or a host, on this machine.
 LOOPBACK_ADDRESS = re.compile(r"(\w+://)?(127\.0\.0\.1|localhost)(:\d+)?(/.*)?")
 # TMPDIR and XDG_RUNTIME_DIR are not used: they can differ between two terminals of the same user.
@@ -109,7 +110,18 @@ def instance_name() -> str:
 
 def state_dir() -> Path:
     """Return the folder with this instance's service data, logs, pid files, secrets and lake."""
-    return VAR_DIR / instance_name()
+    return VAR_DIR / "instances" / instance_name()
+
+
+def port_base_file() -> Path:
+    """Return the file with the port base that this instance was created with."""
+    return state_dir() / "port_base"
+
+
+def stored_port_base() -> Optional[int]:
+    """Return the port base that this instance was created with, None before its first start."""
+    file = port_base_file()
+    return int(file.read_text()) if file.exists() else None
 
 
 def ensure_private_dir(folder: Path) -> Path:

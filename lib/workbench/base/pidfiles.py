@@ -1,12 +1,13 @@
 """Pid files: find the processes that this instance has started.
 
-The record in a pid file is a JSON object. Its keys are `pid`, `born` (the start of the process, see
-`start_ticks`), `ports` and `base` (the port base of the instance).
+The record in a pid file is a JSON object. Its keys are `pid`, `started_ticks` (see `start_ticks`),
+`ports`, `stop_signal` and `fingerprint` (of the settings that the service was started with).
 """
 
+import contextlib
 import json
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Optional
 
 import psutil
 
@@ -18,21 +19,21 @@ def pid_file(name: str) -> Path:
     return paths.state_dir() / "run" / f"{name}.json"
 
 
-def read(pid_file: Path) -> dict[str, Any]:
-    """Return the record in a pid file.
-
-    Returns:
-        The record, with at least `pid` and `born`. Both are -1, which no process has, if the file
-        does not exist or is damaged (for example after a full disk).
+def read(name: str) -> dict[str, Any]:
+    """Return the record of a service; it is empty if the pid file does not exist or is damaged.
 
     Raises:
         OSError: the file cannot be read.
     """
+    return _read(pid_file(name))
+
+
+def _read(file: Path) -> dict[str, Any]:
     try:
-        record = json.loads(pid_file.read_text())
-        return {**record, "pid": int(record["pid"]), "born": float(record["born"])}
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
-        return {"pid": -1, "born": -1}
+        record = json.loads(file.read_text())
+        return record if isinstance(record, dict) else {}
+    except (FileNotFoundError, ValueError):  # damaged, for example after a full disk
+        return {}
 
 
 def names() -> list[str]:
@@ -40,28 +41,10 @@ def names() -> list[str]:
     return sorted(file.stem for file in pid_file("any").parent.glob("*.json"))
 
 
-def _records() -> Iterator[dict[str, Any]]:
-    return (read(pid_file(name)) for name in names())
-
-
-def recorded_ports() -> set[int]:
-    """Return the ports in all pid files of this instance, also those of dead services."""
-    return {port for record in _records() for port in record.get("ports", ())}
-
-
-def running_port_base() -> Optional[int]:
-    """Return the port base of the running services, None if no service runs."""
-    for record in _records():
-        base = record.get("base")
-        if type(base) is int and find_process(record):
-            return base
-    return None
-
-
 def running_instances() -> set[str]:
     """Return the names of the instances of this checkout that have a running service."""
-    files = paths.VAR_DIR.glob("*/run/*.json")
-    return {file.parents[1].name for file in files if find_process(read(file))}
+    files = paths.VAR_DIR.glob("instances/*/run/*.json")
+    return {file.parents[1].name for file in files if find_process(_read(file))}
 
 
 def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:
@@ -69,12 +52,10 @@ def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:
 
     The kernel reuses pids, so the start of the process must equal the recorded start, too.
     """
-    try:
-        process = psutil.Process(int(record["pid"]))
-        if start_ticks(process) == record["born"] and is_alive(process):
+    with contextlib.suppress(psutil.Error, KeyError, TypeError, ValueError):
+        process = psutil.Process(record["pid"])
+        if start_ticks(process) == record["started_ticks"] and is_alive(process):
             return process
-    except (ValueError, psutil.Error):
-        pass
     return None
 
 
@@ -92,7 +73,6 @@ def start_ticks(process: psutil.Process) -> float:
 
 def is_alive(process: psutil.Process) -> bool:
     """Return whether a process runs. A zombie does not count as running."""
-    try:
+    with contextlib.suppress(psutil.Error):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
+    return False

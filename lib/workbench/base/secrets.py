@@ -164,7 +164,7 @@ def store(name: str, text: str) -> None:
             expected="a password of printable characters in one line; nothing was stored",
             hint=f"it comes from `workbench secret`, or from the variable {_variable_name(name)}",
         )
-    ensure_private_dir(state_dir().parent)
+    ensure_private_dir(state_dir().parents[1])
     write_private_file(secrets_dir() / name, text.encode())
 
 

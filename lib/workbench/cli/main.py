@@ -276,7 +276,7 @@ def clean(
             f"services of {', '.join(sorted(other_instances))} still run in this checkout",
             hint="WORKBENCH_INSTANCE=<each of them> workbench down",
         )
-    _confirm_stopping_run(run_record.running_pids(*paths.VAR_DIR.glob("*/run.lock")), yes)
+    _confirm_stopping_run(run_record.running_pids(*paths.VAR_DIR.glob("instances/*/run.lock")), yes)
     service_state = paths.VAR_DIR if everything else paths.state_dir()
     folders = [f for f in (service_state, *run_record.run_locations()) if f.is_dir()]
     for folder in folders:

@@ -5,12 +5,31 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Optional
 from urllib.parse import quote
 
+import requests
+
 from .. import stack
-from ..base import ConnectorError, ParamsError, StackError, World, wait_until
-from ..stack import connect_api
+from ..base import ConnectorError, ParamsError, StackError, World, http, wait_until
 from . import validation
 from .configs import unknown_keys
 from .validation import ConnectorStatus, PartStatus
+
+# Without Kafka, Connect itself responds after 90 s.
+RESPONSE_SECONDS = 15
+BUSY_STATUSES = (409, 503)  # the workers are rebalancing; Connect is starting
+
+
+class ConnectApiError(ConnectorError):
+    """Kafka Connect responded with an error.
+
+    Args:
+        status: HTTP status code.
+        message: the message of the exception.
+        fields: further fields of ConnectorError.
+    """
+
+    def __init__(self, status: int, message: str, **fields: str):  # noqa: D107
+        super().__init__(message, **fields)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -80,7 +99,9 @@ class KafkaConnect:
         return self.call("GET", f"{_connector_path(name)}/config", none_if_missing=True) or {}
 
     def configs(self) -> dict[str, dict[str, str]]:
-        return connect_api.configurations(self.call("GET", connect_api.CONNECTORS_PATH))
+        response = self.call("GET", "/connectors?expand=info")
+        # a connector that was deleted during the request has no info
+        return {name: entry["info"]["config"] for name, entry in response.items() if entry["info"]}
 
     def status(self, name: str) -> ConnectorStatus:
         """Return the status of a connector; errors are summaries of stack traces."""
@@ -93,7 +114,7 @@ class KafkaConnect:
         response = self.call("GET", f"{_connector_path(name)}/status", none_if_missing=True)
         # Without Kafka, Connect responds with the last state that it has read: a wait for another
         # state would not end.
-        kafka_error = stack.process_down_error(self.world, "kafka")
+        kafka_error = stack.service_down_error(self.world, "kafka")
         if kafka_error:
             raise kafka_error
         if response is None:
@@ -185,7 +206,7 @@ class KafkaConnect:
     def call(
         self, method: str, path: str, body: Any = None, *, none_if_missing: bool = False
     ) -> Any:
-        """Call Connect's REST API.
+        """Call Connect's REST API; while Connect is busy, repeat the request for up to a minute.
 
         Args:
             method: HTTP method.
@@ -194,39 +215,76 @@ class KafkaConnect:
             none_if_missing: return None for status 404, instead of raising an error.
 
         Returns:
-            The decoded response.
+            The decoded response, None if it is empty.
+
+        Raises:
+            StackError: Connect does not respond; names Connect or Kafka if one of them is down.
+            ConnectorError: Connect rejects the request.
         """
         try:
-            # without Kafka, Connect responds only after 90 s
-            return stack.run_watched(
-                self.world,
-                lambda should_retry: connect_api.call(
-                    self.world, method, path, body, should_retry=should_retry
-                ),
-                "connect",
-                "kafka",
+            # a response with an error counts as false
+            (response,) = wait_until(
+                lambda: (self._request(method, path, body),),
+                "Kafka Connect to accept the request",
+                interval=0.5,
+                is_transient=lambda e: isinstance(e, ConnectApiError) and e.status in BUSY_STATUSES,
+                error=ConnectorError,
+            )
+        except ConnectApiError as e:
+            if e.status == 404 and none_if_missing:
+                return None
+            raise
+        return response.json() if response.content else None
+
+    def _request(self, method: str, path: str, body: Any) -> requests.Response:
+        """Send one request; return the response, or raise its error.
+
+        Connect stores its state in Kafka, so the cause of an error may be a Kafka that is down.
+        """
+        location = f"{method} {path}"
+        try:
+            response = http.call(
+                "Kafka Connect",
+                method,
+                self.location.rstrip("/") + path,
+                body,
+                retry_statuses=(),
+                auth=self.world.connect.auth,
+                timeout=RESPONSE_SECONDS,
             )
         except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
             raise self._service_lost_error() or e from None
-        except connect_api.ConnectApiError as e:
-            if e.status == 404 and none_if_missing:
-                return None
-            lost_error = self._service_lost_error() if e.status >= 500 else None
-            raise lost_error or ConnectorError(
-                e.message,
-                location=e.location,
-                expected=e.expected,
-                hint=e.hint or validation.likely_causes(e.reason),
-            ) from None
+        if response.status_code == 401:
+            raise ConnectApiError(
+                401,
+                "Connect rejects the user and password of its REST API",
+                location=location,
+                expected=f"the values of connect.user and connect.password in {self.world.file}",
+                hint="for an embedded Connect run `workbench up`; for another one correct the params "
+                "file",
+            )
+        if response.status_code < 400:
+            return response
+        may_be_down = response.status_code == 409 or response.status_code >= 500
+        lost_error = self._service_lost_error() if may_be_down else None
+        if lost_error:
+            raise lost_error
+        try:
+            reason = response.json().get("message", "")
+        except ValueError:
+            reason = response.text[:300]
+        raise ConnectApiError(
+            response.status_code,
+            f"Connect responds with status {response.status_code}: {reason}",
+            location=location,
+            hint=validation.likely_causes(reason),
+        )
 
     def _service_lost_error(self) -> Optional[StackError]:
-        """Return the error for a Connect or Kafka that is down.
-
-        Connect stores its state in Kafka, so without Kafka its requests time out.
-        """
-        return stack.service_down_error(
-            self.world, "connect", self.location
-        ) or stack.service_down_error(self.world, "kafka", self.world.kafka.bootstrap)
+        """Return the error for a Connect or Kafka that is down."""
+        return stack.service_down_error(self.world, "connect") or stack.service_down_error(
+            self.world, "kafka"
+        )
 
 
 def _connector_path(name: str) -> str:

@@ -13,7 +13,6 @@ from typing import Any, Callable, Iterator, NamedTuple, TypedDict, Union
 from .. import connect
 from ..base import ConnectorError, WorkbenchError, World, files
 from ..connect.validation import reject_exposed_secrets
-from ..stack.addresses import RUNNER_STATE_FILE
 from . import job, models, polling, sinks, sources
 
 WORKER = "workbench.landing"  # `worker` in a status, in place of the address of a Connect worker
@@ -171,7 +170,7 @@ def _kind(config: Config) -> str:
 
 
 def _state_path(world: World) -> str:
-    return f"{world.lake.checkpoints}/{RUNNER_STATE_FILE}"
+    return f"{world.lake.checkpoints}/connectors.json"
 
 
 def _load_state(world: World) -> dict[str, ConnectorState]:

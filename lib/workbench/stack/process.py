@@ -7,13 +7,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import threading
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Any, Callable, Collection, Optional, TypeVar
+from typing import Optional
 
 import psutil
 
@@ -30,9 +30,6 @@ from ..base import (
 from ..base.environment import proxy_exceptions
 from . import cds
 from .artifacts import CONF_DIR
-
-T = TypeVar("T")
-PerWorld = Callable[[World], T]  # a property of a service that depends on the world
 
 # Variables that are not passed to services. Secrets: a service reads its own from a file that only
 # the service and the workbench can read. Settings of other Sparks, Javas and Pythons: a kernel with
@@ -53,53 +50,69 @@ STRIPPED_ENV_PREFIXES = (
 SERVICE_ID_ENV = "WORKBENCH_SERVICE"
 # With less free space, PostgreSQL's next WAL segment (16 MiB) or Kafka's next indexes may not fit.
 MIN_FREE_BYTES = 64 << 20
+START_SECONDS = 90.0  # from the start of a service until it must be ready
+STOP_SECONDS = 15.0  # from the stop signal until the rest of a service is killed
+ARCHIVE_SECONDS = 45.0  # more time for writing an archive of classes, which happens once
+FREE_SECONDS = 2.0  # from the end of a process until its ports are free
 EXIT_SECONDS = 0.5  # from a process's last closed port to its end
-ARCHIVE_SECONDS = 45.0  # limit for writing an archive of classes, which happens once
 PORT_HINT = (
-    "stop that process, or choose other ports: `workbench down`, then "
-    f"WORKBENCH_PORT_BASE=<number> make …; {params.OWN_SERVERS_HINT}"
+    "stop that process, or recreate the instance with other ports: `workbench down`, `workbench "
+    "clean` (removes its data), then WORKBENCH_PORT_BASE=<number> make …; "
+    f"{params.OWN_SERVERS_HINT}"
 )
 
 
-@dataclass(frozen=True)
-class Service:
-    """One service of the stack: how it is configured, started, probed and stopped.
+class Service(ABC):
+    """One service of the stack: how it is configured, started and probed.
 
     Attributes:
-        address: address of the service, `host:port` or a URL.
-        command: writes the configuration of the service, and returns the command line.
-        ready: probes the service in its own protocol; returns False or raises if it is not ready.
+        name: its name, as in `workbench status`.
         depends_on: services that must run before this one.
-        env: variables to add to the environment of the process.
         stop_signal: signal to the process group for a regular stop.
-        timeout: seconds from the start until the service must be ready.
-        initialize: work before the first start, such as initdb.
-        extra_ports: further ports on which the service listens.
-        config_fingerprint: returns the world's values that command line and configuration contain.
-            Unlike `command` it writes nothing. A notebook's first cell compares it with the value
-            of the running process.
         startup_notice: text for the user after a start.
         writes_own_log: whether the process writes and rotates its log file itself. Then its standard
             output has a second file.
     """
 
     name: str
-    address: PerWorld[str]
-    command: PerWorld[list[str]]
-    ready: PerWorld[bool]
     depends_on: tuple[str, ...] = ()
-    env: PerWorld[dict[str, str]] = lambda world: {}
-    stop_signal: int = signal.SIGTERM
-    timeout: float = 90.0
-    initialize: PerWorld[object] = lambda world: None
-    extra_ports: PerWorld[tuple[int, ...]] = lambda world: ()
-    config_fingerprint: PerWorld[object] = lambda world: ()
-    startup_notice: str = ""
-    writes_own_log: bool = False
+    stop_signal = signal.SIGTERM
+    startup_notice = ""
+    writes_own_log = False
+
+    @abstractmethod
+    def address(self, world: World) -> str:
+        """Return the address of the service, `host:port` or a URL."""
+
+    @abstractmethod
+    def command(self, world: World) -> list[str]:
+        """Write the configuration of the service, and return the command line."""
+
+    @abstractmethod
+    def ready(self, world: World) -> bool:
+        """Probe the service in its own protocol; return False or raise if it is not ready."""
+
+    def settings(self, world: World) -> object:
+        """Return the world's values that command line and configuration contain, beside the ports.
+
+        The service is restarted for a world with other values. Unlike `command` it writes nothing.
+        """
+        return ()
+
+    def environment(self, world: World) -> dict[str, str]:
+        """Return variables to add to the environment of the process."""
+        return {}
+
+    def initialize(self, world: World) -> None:  # noqa: B027 - most services need nothing
+        """Do what the first start requires, such as initdb."""
 
     def ports(self, world: World) -> tuple[int, ...]:
         """Return all ports of the service in this world; the first is that of `address`."""
-        return (split_host_port(self.address(world))[1], *self.extra_ports(world))
+        return (split_host_port(self.address(world))[1],)
+
+    def fingerprint(self, world: World) -> str:
+        """Return the ports and settings as one text."""
+        return json.dumps([self.ports(world), self.settings(world)], sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -141,18 +154,15 @@ def stdout_file(name: str) -> Path:
     return log_file(name).with_suffix(".out")
 
 
-def render_conf(name: str, **values: object) -> Path:
+def render_conf(service: str, template: str, **values: object) -> Path:
     """Fill in a template of conf/, write it to the state folder and return its path.
 
     No value is a secret.
     """
-    path = state_dir() / "conf" / name
+    path = state_dir() / "conf" / service / template
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Services that start in parallel may render the same file.
-    scratch = path.with_name(f".{name}.{threading.get_ident()}")
-    template = Template((CONF_DIR / name).read_text(encoding="utf-8"))
-    scratch.write_text(template.substitute(values), encoding="utf-8")
-    scratch.replace(path)
+    text = (CONF_DIR / template).read_text(encoding="utf-8")
+    path.write_text(Template(text).substitute(values), encoding="utf-8")
     return path
 
 
@@ -163,23 +173,24 @@ def data_dir(name: str) -> Path:
     return path
 
 
-def run_command(command: list[str], message: str, *, hint: str = "", **options: Any) -> None:
+def run_command(
+    command: list[str], message: str, *, hint: str = "", stdin: Optional[str] = None
+) -> None:
     """Run a command to its end.
 
     Args:
         command: program and arguments.
         message: message of the error.
         hint: hint of the error.
-        options: further arguments of subprocess.run.
+        stdin: standard input.
 
     Raises:
-        StackError: the exit code is not zero. The error has the end of the output, stderr last.
+        StackError: the exit code is not zero. The error has the end of the output.
     """
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    result = subprocess.run(command, text=True, **options)
+    result = subprocess.run(command, input=stdin, text=True, capture_output=True, cwd="/")
     if result.returncode:
-        output = (result.stdout or "") + result.stderr
-        raise StackError(message, location=output.strip()[-500:], hint=hint)
+        output = result.stderr.strip() or result.stdout.strip()
+        raise StackError(message, location=output[-500:], hint=hint)
 
 
 def disk_full_message() -> str:
@@ -200,50 +211,30 @@ def temp_dir(name: str) -> Path:
     return state_dir() / "tmp" / name
 
 
-def _read_pid_file(name: str) -> dict[str, Any]:
-    return pidfiles.read(pidfiles.pid_file(name))
-
-
 def running_process(name: str) -> Optional[psutil.Process]:
     """Return the process that a service's pid file names, None if it has ended.
 
     A later process with the same pid does not count.
     """
-    return pidfiles.find_process(_read_pid_file(name))
-
-
-def bound_ports() -> set[int]:
-    """Return the ports of all running services of this instance, whichever world started them."""
-    names = [file.stem for file in pidfiles.pid_file("any").parent.glob("*.json")]
-    running = filter(running_process, names)
-    return {port for name in running for port in _read_pid_file(name).get("ports", ())}
-
-
-def _start_fingerprint(service: Service, world: World) -> str:
-    """Return the ports and the config_fingerprint of a service as one text."""
-    return json.dumps([service.ports(world), service.config_fingerprint(world)], sort_keys=True)
+    return pidfiles.find_process(pidfiles.read(name))
 
 
 def is_outdated(service: Service, world: World) -> bool:
     """Return whether the running process was started with other ports or settings than this world's."""
-    if not running_process(service.name):
-        return False
-    return _read_pid_file(service.name).get("told") != _start_fingerprint(service, world)
+    record = pidfiles.read(service.name)
+    is_running = pidfiles.find_process(record) is not None
+    return is_running and record.get("fingerprint") != service.fingerprint(world)
 
 
 def down_reason(name: str) -> str:
     """Return why a service is down: it is stopped, died or does not listen; "" if it listens."""
     if running_process(name):
-        if all(port_owner(port) for port in _read_pid_file(name)["ports"]):
+        if not any(map(_is_free, pidfiles.read(name)["ports"])):
             return ""
         # A process that ends closes its ports first, and a client notices that at once.
-        with contextlib.suppress(StackError):
+        with contextlib.suppress(WorkbenchError):
             wait_until(
-                lambda: not running_process(name),
-                f"the end of {name}",
-                timeout=EXIT_SECONDS,
-                interval=0.02,
-                error=StackError,
+                lambda: not running_process(name), "its end", timeout=EXIT_SECONDS, interval=0.02
             )
     if running_process(name):
         return "does not listen: it is starting or stopping"
@@ -253,10 +244,17 @@ def down_reason(name: str) -> str:
 
 
 def is_ready(service: Service, world: World) -> bool:
-    """Return whether the service responds correctly in its protocol."""
+    """Return whether the service runs and responds correctly in its protocol."""
     with contextlib.suppress(Exception):  # every client raises its own error for "not yet"
-        return bool(service.ready(world))
+        return running_process(service.name) is not None and service.ready(world)
     return False
+
+
+def _is_free(port: int) -> bool:
+    """Return whether no process listens on a loopback port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def port_owner(port: int) -> Optional[str]:
@@ -265,15 +263,12 @@ def port_owner(port: int) -> Optional[str]:
     The text has the pid and the program, if the system reports them. It has no arguments, which may
     contain passwords.
     """
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        if probe.connect_ex(("127.0.0.1", port)) != 0:
-            return None
+    if _is_free(port):
+        return None
     with contextlib.suppress(psutil.Error, PermissionError):
         for connection in psutil.net_connections("tcp"):
-            if connection.status != psutil.CONN_LISTEN or not connection.pid:
-                continue
-            if connection.laddr and connection.laddr.port == port:
+            is_listener = connection.status == psutil.CONN_LISTEN and connection.pid
+            if is_listener and connection.laddr and connection.laddr.port == port:
                 return f"pid {connection.pid}: {psutil.Process(connection.pid).name()}"
     return "a process of another user"
 
@@ -297,63 +292,44 @@ def start(service: Service, world: World) -> str:
             if running_process(service.name):
                 raise
     kill_orphans(service.name)
-    require_free_ports(service, world)
+    _require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
 
 
 def _wait_ready(service: Service, world: World) -> None:
-    name = service.name
+    name, port = service.name, service.ports(world)[0]
 
     def failure_reason() -> Optional[str]:
         if running_process(name):
             return None
         return f"the process of {name} ended. {disk_full_message()}\n{log_tail(name)}"
 
-    port = service.ports(world)[0]
-    wait = partial(
-        wait_until,
+    wait_until(
+        # A client of the protocol takes processor time, which the start needs, and fills the log of a
+        # service that is not ready. A connection to the port is cheap.
+        lambda: not _is_free(port) and service.ready(world),
+        f"{name} to respond on port {port}",
         failure_reason=failure_reason,
-        timeout=service.timeout,
+        timeout=START_SECONDS,
+        interval=0.03,
         error=StackError,
         hint=f"read {log_file(name)}; restart it with `workbench down` and `workbench up`",
     )
-    # A client of the protocol takes processor time, which the start needs, and fills the log of a
-    # service that is not ready. A connection to the port is cheap.
-    wait(lambda: _is_listening(port), f"{name} to listen on port {port}", interval=0.02)
-    wait(lambda: service.ready(world), f"{name} to respond on port {port}", interval=0.05)
 
 
-def _is_listening(port: int) -> bool:
-    socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    return True
-
-
-def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
-    """Raise StackError if another process has a port of a service.
-
-    Args:
-        service: the service that is about to start.
-        world: the world that it starts for.
-        ignored: ports of services that are stopped before this one starts.
-    """
-    # A predecessor that has just died may not have freed its ports yet.
-    timeout = 5.0 if pidfiles.pid_file(service.name).exists() else 0.0
+def _require_free_ports(service: Service, world: World) -> None:
+    """Raise StackError if another process has a port of a service."""
     for port in service.ports(world):
-        if port not in ignored and not _becomes_free(port, timeout):
+        # A predecessor that has just died may not have freed its ports yet.
+        with contextlib.suppress(WorkbenchError):
+            wait_until(partial(_is_free, port), "", timeout=FREE_SECONDS, interval=0.05)
+        owner = port_owner(port)
+        if owner:
             raise StackError(
-                f"{service.name} cannot start: port {port} is taken",
-                location=port_owner(port) or "",
-                hint=PORT_HINT,
+                f"{service.name} cannot start: port {port} is taken", location=owner, hint=PORT_HINT
             )
-
-
-def _becomes_free(port: int, timeout: float) -> bool:
-    try:
-        return wait_until(lambda: not port_owner(port), "", timeout=timeout, interval=0.05)
-    except WorkbenchError:
-        return False
 
 
 def _spawn(service: Service, world: World) -> None:
@@ -385,60 +361,52 @@ def _spawn(service: Service, world: World) -> None:
                 "TMPDIR": str(scratch),
                 "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={scratch}"',
                 "SPARK_LOCAL_DIRS": str(scratch),
-                **service.env(world),
+                **service.environment(world),
                 SERVICE_ID_ENV: service_id(name),
             },
             start_new_session=True,
         )
-    content = {
+    record = {
         "pid": process.pid,
-        "born": pidfiles.start_ticks(psutil.Process(process.pid)),
+        "started_ticks": pidfiles.start_ticks(psutil.Process(process.pid)),
         "ports": service.ports(world),
-        "base": world.stack.port_base,
-        "told": _start_fingerprint(service, world),
+        "stop_signal": service.stop_signal,
+        "fingerprint": service.fingerprint(world),
     }
     unfinished = pid_file.with_suffix(".new")
-    unfinished.write_text(json.dumps(content))
+    unfinished.write_text(json.dumps(record))
     unfinished.replace(pid_file)
 
 
-def archive_path(name: str) -> Optional[Path]:
-    """Return the archive of classes that a running service writes when it stops, None if it does not."""
+def writes_archive(name: str) -> bool:
+    """Return whether a running service writes an archive of classes when it stops."""
     process = running_process(name)
-    return cds.archive_path(process) if process else None
+    # A service that is still starting has not loaded all classes of a start.
+    return process is not None and cds.writes_archive(process) and not down_reason(name)
 
 
-def stop(service: Service, *, grace_period: float = 15.0) -> bool:
+def stop(name: str) -> bool:
     """Stop a service's process group: send its stop signal, wait, then kill what is left.
-
-    Args:
-        service: the service.
-        grace_period: seconds between stop signal and kill.
 
     Returns:
         Whether there was any process to stop.
     """
-    process = running_process(service.name)
-    archive = archive_path(service.name)
-    # A service that is still starting has not loaded all classes of a start.
-    is_ready = bool(archive) and not down_reason(service.name)
-    if archive:
-        grace_period += ARCHIVE_SECONDS
-    if process is None:
-        grace_period = 0
-    else:
+    process, archives, alive = running_process(name), writes_archive(name), []
+    if process:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, service.stop_signal)
-    had_orphans = kill_orphans(service.name, grace_period)
-    pidfiles.pid_file(service.name).unlink(missing_ok=True)
-    if archive and is_ready:
-        cds.keep_archive(archive)
-    shutil.rmtree(temp_dir(service.name), ignore_errors=True)
+            os.killpg(process.pid, pidfiles.read(name)["stop_signal"])
+        seconds = STOP_SECONDS + ARCHIVE_SECONDS * archives
+        alive = psutil.wait_procs([process, *_find_orphans(name)], timeout=seconds)[1]
+    had_orphans = kill_orphans(name)
+    if archives and not alive:
+        cds.keep(temp_dir(name))
+    pidfiles.pid_file(name).unlink(missing_ok=True)
+    shutil.rmtree(temp_dir(name), ignore_errors=True)
     return process is not None or had_orphans
 
 
-def kill_orphans(name: str, grace_period: float = 0) -> bool:
-    """Kill the remaining processes of a service after `grace_period` seconds.
+def kill_orphans(name: str) -> bool:
+    """Kill the remaining processes of a service.
 
     Examples are a process that ignores its stop signal, the backends of a PostgreSQL that was killed
     by SIGKILL, and a process without a pid file, because its starter was killed.
@@ -446,8 +414,7 @@ def kill_orphans(name: str, grace_period: float = 0) -> bool:
     Returns:
         Whether there was any process.
     """
-    processes = set(_find_orphans(name))
-    psutil.wait_procs(processes, timeout=grace_period)
+    processes: set[psutil.Process] = set()
 
     def all_ended() -> bool:
         # Search each time: a process may have started another one before it ended.
@@ -471,15 +438,15 @@ def _find_orphans(name: str) -> list[psutil.Process]:
     PostgreSQL's backends overwrite the marker with their title and leave the process group. Their
     program name and working folder, the data folder, identify them.
     """
-    folder = os.path.realpath(state_dir() / "data" / name)
-
-    def belongs_to_service(process: psutil.Process) -> bool:
-        info = process.info  # a value is None for a process of another user
-        has_marker = (info["environ"] or {}).get(SERVICE_ID_ENV) == service_id(name)
-        return has_marker or (info["name"], info["cwd"]) == (name, folder)
-
-    processes = psutil.process_iter(["environ", "name", "cwd"])
-    return [p for p in processes if belongs_to_service(p) and pidfiles.is_alive(p)]
+    program = (name, os.path.realpath(state_dir() / "data" / name))
+    return [
+        process
+        for process in psutil.process_iter(["environ", "name", "cwd"])
+        # a value of info is None for a process of another user
+        if (process.info["environ"] or {}).get(SERVICE_ID_ENV) == service_id(name)
+        or (process.info["name"], process.info["cwd"]) == program
+        if pidfiles.is_alive(process)
+    ]
 
 
 def log_tail(name: str, lines: int = 12) -> str:
@@ -494,38 +461,27 @@ def log_tail(name: str, lines: int = 12) -> str:
 
 def status(service: Service, world: World) -> Status:
     """Return the status of one service. Nothing is changed."""
-    name = service.name
-    log = str(log_file(name))
-    port = service.ports(world)[0]
-    process = running_process(name)
+    name, port = service.name, service.ports(world)[0]
+    process, has_run = running_process(name), pidfiles.pid_file(name).exists()
+    log = str(log_file(name)) if has_run else ""
+    owner = None if process else port_owner(port)
+    if owner:
+        return Status(name, "port-conflict", port, log=log, detail=owner)
+    died = Status(name, "died", port, log=log, detail=disk_full_message())
     if process is None:
-        return _status_without_process(name, port)
+        return died if has_run else Status(name, "stopped", port)
     try:
         family = [process, *process.children(recursive=True)]
         memory = sum(each.memory_info().rss for each in family) >> 20
         age = time.time() - process.create_time()
-    except psutil.Error:
-        return Status(name, "died", port, log=log)
+    except psutil.Error:  # it has just ended
+        return died
     up = Status(name, "up", port, process.pid, age, memory, log)
     if is_outdated(service, world):
-        return replace(
-            up,
-            state="outdated",
-            port=_read_pid_file(name)["ports"][0],
-            detail=f"runs with other settings than those of world '{world.name}'; "
-            "`workbench up` restarts it",
-        )
-    if not is_ready(service, world):
-        return replace(up, state="starting", detail=disk_full_message())
-    return up
-
-
-def _status_without_process(name: str, port: int) -> Status:
-    died = pidfiles.pid_file(name).exists()
-    log = str(log_file(name)) if died else ""
-    owner = port_owner(port)
-    if owner:
-        return Status(name, "port-conflict", port, log=log, detail=owner)
-    if died:
-        return Status(name, "died", port, log=log, detail=disk_full_message())
-    return Status(name, "stopped", port)
+        detail = f"runs with other settings than those of world '{world.name}'; `workbench up` restarts it"
+        return replace(up, state="outdated", port=pidfiles.read(name)["ports"][0], detail=detail)
+    return (
+        up
+        if is_ready(service, world)
+        else replace(up, state="starting", detail=disk_full_message())
+    )

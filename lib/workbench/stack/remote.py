@@ -33,35 +33,35 @@ def check_reachable(world: World, names: Sequence[str]) -> list[Status]:
 
 def probe(world: World, name: str) -> Status:
     """Return whether a service can be reached, over the AWS API or at its address."""
-    address = ""
+    request = api_request(world, name)
+    try:
+        detail = _probe_api(world, *request) if request else _connect(world, name)
+    except StackError as e:
+        return Status(name, "unreachable", 0, detail=f"{e.message} ({e.location})")
+    return Status(name, "up", 0, detail=detail)
+
+
+def _connect(world: World, name: str) -> str:
+    """Connect to the address of a service, and return the address."""
+    address = services.get_service(name).address(world)
     if name == "spark" and world.spark.kind == "classic":
         address = world.spark.master
         if not address.startswith("spark:"):
-            return Status(name, "up", 0, detail="in the notebook's own process")
-    request = api_request(world, name)
-    if request:
-        return _probe_api(world, name, *request)
-    address = address or services.get_service(name).address(world)
+            return "in the notebook's own process"
     try:
-        host, port = split_host_port(address.split(",")[0])
-        socket.create_connection((host, port), timeout=3).close()
-        return Status(name, "up", port, detail=address)
+        socket.create_connection(split_host_port(address.split(",")[0]), timeout=3).close()
     except (OSError, ValueError) as e:
-        return Status(name, "unreachable", 0, detail=f"{address or 'no address'}: {e}")
+        raise StackError(f"no connection: {e}", location=address) from e
+    return address
 
 
-def _probe_api(
-    world: World, name: str, service: str, operation: str, params: dict[str, Any]
-) -> Status:
-    try:
-        response = aws.call(world.region, service, operation, **params)
-    except StackError as e:
-        return Status(name, "unreachable", 0, detail=f"{e.message} ({e.location})")
+def _probe_api(world: World, service: str, operation: str, params: dict[str, Any]) -> str:
+    """Call the AWS API, and return the service and its region."""
+    response = aws.call(world.region, service, operation, **params)
     region = response.get("BucketRegion", world.region)
     if region != world.region:
-        detail = f"the bucket is in {region}, {world.file} says {world.region}"
-        return Status(name, "unreachable", 0, detail=detail)
-    return Status(name, "up", 0, detail=f"{service}, {world.region}")
+        raise StackError(f"the bucket is in {region}, not {world.region}", location=str(world.file))
+    return f"{service}, {world.region}"
 
 
 def api_request(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]]:

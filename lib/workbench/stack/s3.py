@@ -6,7 +6,6 @@ created before the first request.
 """
 
 import io
-import ipaddress
 import json
 import logging
 import re
@@ -16,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Callable
 
 from ..base import secrets, split_host_port
+from ..base.tls import LOOPBACK_NAMES
 from .services import S3_KEY, S3_KEY_ID
 
 # The format of the Authorization header; moto raises an exception for any other format.
@@ -23,19 +23,6 @@ SIGNATURE_PATTERN = re.compile(
     r"AWS4-HMAC-SHA256 Credential=[^/,\s]+/\d{8}/[\w-]+/s3/aws4_request, ?SignedHeaders=[^,\s]+, ?"
     "Signature=[0-9a-f]+"
 )
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a Host header names loopback, by address or as localhost, with any port.
-
-    The port may be that of a tunnel. A web page whose host name resolves to 127.0.0.1 (DNS rebinding)
-    sends this host name instead.
-    """
-    name = host.partition(":")[0]
-    try:
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def create_application(bucket: str) -> Callable[..., Iterable[bytes]]:
@@ -64,9 +51,11 @@ def create_application(bucket: str) -> Callable[..., Iterable[bytes]]:
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         is_signed = SIGNATURE_PATTERN.fullmatch(environ.get("HTTP_AUTHORIZATION", ""))
-        # a request from a web page, or for another service than S3
-        is_foreign = environ.keys() & {"HTTP_ORIGIN", "HTTP_X_AMZ_TARGET"}
-        if is_foreign or not is_signed or not is_loopback(environ.get("HTTP_HOST", "")):
+        # A web page has an origin, or a host name that resolves to 127.0.0.1 (DNS rebinding). The
+        # port may be that of a tunnel.
+        host = environ.get("HTTP_HOST", "").partition(":")[0]
+        is_foreign = "HTTP_ORIGIN" in environ or host not in LOOPBACK_NAMES
+        if is_foreign or not is_signed:
             start_response("403 Forbidden", [])
             return []
         # Use the signed encoding: Java's SDK encodes these characters as in HTML forms.

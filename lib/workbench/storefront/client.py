@@ -111,7 +111,7 @@ def supervised(world: World, instances: int = 1) -> Iterator[list[str]]:
 def raise_if_lost(world: World, *services: str) -> None:
     """Raise ServiceLost if one of these services is lost, and not supervised."""
     for service in services:
-        error = stack.process_down_error(world, service)
+        error = stack.service_down_error(world, service)
         if error and service not in _supervised(world):
             raise error
 

@@ -4,7 +4,6 @@ Each is a Python process that runs `workbench.storefront`. The import of this mo
 """
 
 import sys
-from functools import partial
 
 from ..base import World, http
 from ..stack.process import Service
@@ -23,21 +22,30 @@ def address(world: World, context: str, number: int) -> str:
     return f"http://127.0.0.1:{port}"
 
 
-def _service(context: str, number: int) -> Service:
-    url = partial(address, context=context, number=number)
+class Instance(Service):
+    """One instance of a service."""
 
-    def command(world: World) -> list[str]:
-        return [sys.executable, "-m", "workbench.storefront", world.name, context, url(world)]
+    depends_on = ("postgres", "kafka")
 
-    return Service(
-        service_name(context, number),
-        url,
-        command,
-        ready=lambda w: http.session(url(w)).get(url(w) + "/health", timeout=2).ok,
-        depends_on=("postgres", "kafka"),
-        config_fingerprint=lambda w: (w.kafka.model_dump(), w.postgres.host, w.postgres.port),
-    )
+    def __init__(self, context: str, number: int) -> None:
+        """Store the name of the service and the number of the instance, 1 or 2."""
+        self.name = service_name(context, number)
+        self.context, self.number = context, number
+
+    def address(self, world: World) -> str:
+        return address(world, self.context, self.number)
+
+    def settings(self, world: World) -> object:
+        return world.kafka.model_dump(), world.postgres.host, world.postgres.port
+
+    def command(self, world: World) -> list[str]:
+        url = self.address(world)
+        return [sys.executable, "-m", "workbench.storefront", world.name, self.context, url]
+
+    def ready(self, world: World) -> bool:
+        url = self.address(world)
+        return http.session(url).get(f"{url}/health", timeout=2).ok
 
 
-SERVICES = tuple(_service(context, number) for number in (1, 2) for context in ALL)
+SERVICES = tuple(Instance(context, number) for number in (1, 2) for context in ALL)
 register(*SERVICES)

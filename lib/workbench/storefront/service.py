@@ -89,7 +89,7 @@ class Service(EventConsumer):
     def export_metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         with contextlib.suppress(WorkbenchError):  # without Kafka the metric keeps its last value
-            if not stack.process_down_error(self.world, "kafka"):
+            if not stack.service_down_error(self.world, "kafka"):
                 for topic, lag in self.lag_by_topic().items():
                     metrics.LAG.labels(topic).set(lag)
         return generate_latest(metrics.REGISTRY)

@@ -37,7 +37,7 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
     with contextlib.closing(consumer), topics.translate_errors(world):
         # requested after the watermarks: messages that arrive in between do not count as lag
         committed = topics.call_with_deadline(
-            world, lambda seconds: consumer.committed(partitions, timeout=seconds)
+            lambda seconds: consumer.committed(partitions, timeout=seconds)
         )
         for position in committed:
             if position.error:
@@ -76,7 +76,7 @@ def names(world: World) -> list[str]:
     """
     with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world):
         future = admin.list_consumer_groups(request_timeout=topics.TIMEOUT_SECONDS)
-        groups = topics.await_result(world, future)
+        groups = topics.await_result(future)
         # after a timeout the list of groups is empty, and only `errors` reports the timeout
         for error in groups.errors:
             raise error if isinstance(error, KafkaException) else KafkaException(error)
@@ -103,7 +103,7 @@ def delete(world: World, group: str) -> None:
                 [group], request_timeout=3 * topics.TIMEOUT_SECONDS
             )
             try:
-                topics.await_result(world, futures[group])
+                topics.await_result(futures[group])
             except KafkaException as e:
                 if topics.error_code(e) != KafkaError.GROUP_ID_NOT_FOUND:
                     raise

@@ -43,7 +43,7 @@ Message = Any  # confluent_kafka.Message; its type stubs declare every field opt
 IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 TIMEOUT_SECONDS = 10
-ATTEMPT_SECONDS = 1.0  # length of one attempt; the Kafka process is checked between two attempts
+ATTEMPT_SECONDS = 1.0  # length of one attempt
 RETRY_SECONDS = 0.05  # between two attempts
 STOP_CHECK_SECONDS = 0.1  # interval at which a waiting consumer checks for a stop
 MESSAGES_PER_S = 500  # the slowest capture that is waited for
@@ -105,6 +105,13 @@ def spark_options(world: World) -> dict[str, str]:
         # reach the lake.
         "kafka.isolation.level": "read_committed",
         "failOnDataLoss": "true",
+        # A Kafka that is down is reported within 15 s; by default after minutes.
+        "kafka.request.timeout.ms": "7000",
+        "kafka.default.api.timeout.ms": "7000",
+        "fetchOffset.numRetries": "2",
+        "kafkaConsumer.pollTimeoutMs": "15000",
+        "kafka.max.block.ms": "15000",
+        "kafka.delivery.timeout.ms": "15000",
         **{f"kafka.{key}": value for key, value in auth_settings.items()},
     }
 
@@ -154,29 +161,22 @@ def _unavailable_error(world: World, message: str, location: str, hint: str) -> 
     if uses_iam(world):
         kafka_iam.token(world)  # raises an error if there are no valid credentials
         hint = kafka_iam.ACCESS_HINT
-    return stack.service_down_error(world, "kafka", world.kafka.bootstrap) or StackError(
+    return stack.service_down_error(world, "kafka") or StackError(
         message, location=location, hint=hint
     )
 
 
-def call_with_deadline(world: World, call: Callable[[float], T]) -> T:
+def call_with_deadline(call: Callable[[float], T]) -> T:
     """Return the result of a blocking client call, which is repeated for up to TIMEOUT_SECONDS.
 
-    Short attempts make it possible to report a Kafka process that is down early.
-
     Args:
-        world: the environment profile.
         call: the client call; its argument is the time limit of one attempt in seconds.
 
     Raises:
-        ServiceLost: Kafka is down.
         KafkaException: the error of the last attempt.
     """
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    check_kafka = stack.watch(world, "kafka")
     while True:
-        # also before the first attempt, where the grace period of a lost service starts
-        check_kafka()
         try:
             return call(ATTEMPT_SECONDS)
         except KafkaException as e:
@@ -185,11 +185,10 @@ def call_with_deadline(world: World, call: Callable[[float], T]) -> T:
         threading.Event().wait(RETRY_SECONDS)
 
 
-def await_result(world: World, future: "Future[T]") -> T:
+def await_result(future: "Future[T]") -> T:
     """Return the result of an admin client's request.
 
     Raises:
-        ServiceLost: Kafka is down.
         KafkaException: the request failed.
     """
 
@@ -201,7 +200,7 @@ def await_result(world: World, future: "Future[T]") -> T:
         except KafkaException:
             pass  # the request has ended, so a second wait would not help
 
-    call_with_deadline(world, wait)
+    call_with_deadline(wait)
     return future.result(0)
 
 
@@ -209,7 +208,7 @@ def _list_names(world: World, admin: Optional[AdminClient] = None) -> set[str]:
     """Return the names of all topics."""
     client = admin or AdminClient(settings(world))
     with translate_errors(world):
-        metadata = call_with_deadline(world, lambda seconds: client.list_topics(timeout=seconds))
+        metadata = call_with_deadline(lambda seconds: client.list_topics(timeout=seconds))
     return set(metadata.topics)
 
 
@@ -249,7 +248,7 @@ def watermark_offsets(
 
     with _use_consumer(world, consumer) as client, translate_errors(world):
         try:
-            return call_with_deadline(world, fetch)
+            return call_with_deadline(fetch)
         except KafkaException as e:
             if error_code(e) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
@@ -324,7 +323,7 @@ def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> st
     client = admin or AdminClient(settings(world))
     with translate_errors(world, f"topic {name!r} at {world.kafka.bootstrap}"):
         futures = client.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_SECONDS)
-        return str(await_result(world, futures[name]).topic_id)
+        return str(await_result(futures[name]).topic_id)
 
 
 def wait_for_messages(
@@ -445,7 +444,7 @@ def consume(
         StackError: Kafka does not respond, or sends no message for TIMEOUT_SECONDS.
     """
     positions = {p: offset for p, offset in start.items() if offset < stop[p]}
-    last_message_at, check_kafka = time.monotonic(), stack.watch(world, "kafka")
+    last_message_at = time.monotonic()
     with _use_consumer(world, consumer) as client, translate_errors(world):
         client.assign([TopicPartition(topic, *position) for position in positions.items()])
         while positions:
@@ -468,7 +467,6 @@ def consume(
                     "run `workbench status`; nothing is lost, read the topic again",
                 )
             else:
-                check_kafka()
                 # The marker at the end of a transaction has an offset, but is not a message. The
                 # position of the consumer is after the marker.
                 for p in client.position([TopicPartition(topic, p) for p in positions]):
@@ -570,22 +568,19 @@ def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overr
         if error:
             errors.append(error)
 
-    check_kafka = stack.watch(world, "kafka")
     # an idempotent producer keeps the order and writes no message twice when it retries
-    defaults = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 30_000}
+    defaults = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 15_000}
     producer = Producer(settings(world, **{**defaults, **overrides}))
     try:
         with translate_errors(world, f"topic {topic!r}"):
             for key, value, *options in messages:
                 while len(producer) >= MAX_IN_FLIGHT:
                     producer.poll(0.1)
-                    check_kafka()
                 extra = options[0] if options else {}
                 producer.produce(topic, value, key, on_delivery=record_error, **extra)
                 if errors:
                     break
-            while producer.flush(ATTEMPT_SECONDS):
-                check_kafka()
+            producer.flush()
             if errors:
                 raise KafkaException(errors[0])
     finally:
@@ -639,7 +634,7 @@ def _await_result_of(
     world: World, topic: str, future: "Future[None]", action: str, ignore: Optional[int] = None
 ) -> None:
     try:
-        await_result(world, future)
+        await_result(future)
     except KafkaException as e:
         if error_code(e) != ignore:
             raise WorkbenchError(

@@ -124,7 +124,6 @@ walkthrough = Walkthrough(
             Step("43_evolve", Product.TABLES, _is_evolved),
         ),
         services=("mariadb", "kafka", "connect", "spark", "apicurio"),
-        plugins=("filestream",),
     ),
     OwnedResources(
         flow,

@@ -8,7 +8,6 @@ from typing import Callable, Optional
 from .. import connect, hudi, landing
 from ..base import WorkbenchError, World, did_you_mean
 from ..source import postgres
-from ..stack import addresses
 from ..topic import topics
 from .baseline import Baseline
 from .flow import CaptureFlow
@@ -47,14 +46,12 @@ class Steps:
         folder: the folder of the notebooks.
         steps: the steps, in the order in which they run.
         services: the services of the stack that must run.
-        plugins: Connect plugins that notebooks load (see `stack.load_plugins`).
         local_only: whether the notebooks require an embedded stack.
     """
 
     folder: Path
     steps: tuple[Step, ...]
     services: tuple[str, ...] = ("postgres", "kafka", "connect", "spark")
-    plugins: tuple[str, ...] = ()
     local_only: bool = False
 
     def find(self, name: str) -> Step:
@@ -137,25 +134,9 @@ def has_topics(flow: CaptureFlow, world: World) -> bool:
     names, deployed = {flow.topic(world, n) for n in flow.names}, {*flow.deployed_connectors}
     if not (deployed <= {*landing.names(world)} and names <= {*topics.names(world)}):
         return False
-    if world.manages("connect") and _has_outdated_endpoints(flow, world):
-        return False
     for name in deployed & {*connect.names(world)}:
         connect.wait_running(world, name)
     return all(topics.offset_span(world, topic) for topic in names)
-
-
-def _has_outdated_endpoints(flow: CaptureFlow, world: World) -> bool:
-    """Return whether a connector was deployed when the services had other ports.
-
-    Such a connector is RUNNING, but cannot read anything.
-    """
-    deployed = addresses.deployed_configs(world)
-    return any(
-        addresses.differ_only_in_addresses(
-            {**deployed[name], "name": name}, {**flow.config(world, name), "name": name}
-        )
-        for name in flow.deployed_connectors
-    )
 
 
 def has_tables(flow: CaptureFlow, world: World) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, Callable, Optional
 
 from pyspark.sql import SparkSession
 
-from .. import stack
 from ..base import World
 from ..topic import topics
 from . import steps as steps_
@@ -88,8 +87,6 @@ class Walkthrough:
         self.resources.remove(world, *(each for each in Product if each >= removed))
         if self.flow and restarts_topics and product > Product.TOPICS:
             self.flow.deploy(world)
-        if product == first.product:
-            stack.unload_plugins(world, *self.steps.plugins)
 
     def reset_if_changed(self, spark: SparkSession, world: World, name: str, *keys: int) -> bool:
         """Restore the loaded state if rows of a captured table were changed since the load.
