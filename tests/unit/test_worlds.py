@@ -17,7 +17,6 @@ from workbench import connect, params
 from workbench.base import aws, files, http, paths
 from workbench.query import spark_sql
 from workbench.spark import sessions, state_of, world_of
-from workbench.stack import databases
 
 LIB = Path(workbench.__file__).parent
 NAME = "movies_source"
@@ -231,24 +230,6 @@ def test_an_activation_that_changes_nothing_touches_nothing(user, monkeypatch):
 
 
 # --- settings that are passed to a client
-
-
-def test_postgres_is_reached_in_spite_of_variables_for_another_database(monkeypatch):
-    from psycopg import pq
-
-    for name in [name for name in os.environ if name.startswith("PG")]:
-        monkeypatch.delenv(name)
-    assert databases.libpq_defaults() == ""
-    for name, value in {
-        "PGSSLMODE": "verify-full",
-        "PGHOSTADDR": "192.0.2.1",
-        "PGOPTIONS": "-c no=1",
-        "PGMINPROTOCOLVERSION": "3.2",
-    }.items():
-        monkeypatch.setenv(name, value)
-    parsed = {o.keyword: o.val for o in pq.Conninfo.parse(databases.libpq_defaults().encode())}
-    assert (parsed[b"sslmode"], parsed[b"hostaddr"], parsed[b"options"]) == (b"prefer", b"", b"")
-    assert parsed[b"min_protocol_version"] is None
 
 
 def test_loopback_is_called_without_the_users_proxy(monkeypatch, answering):

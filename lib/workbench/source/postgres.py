@@ -18,7 +18,6 @@ from psycopg import sql
 from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
 from ..base.params import Server
-from ..stack.databases import libpq_defaults
 from . import column_types
 from .names import format_sql as format_sql
 from .names import identifier as identifier
@@ -47,7 +46,6 @@ def connect(
     name = database or server.database
     try:
         connection = psycopg.connect(
-            libpq_defaults() if world.manages("postgres") else "",
             **_tls_options(server),
             host=server.host,
             port=server.port,

