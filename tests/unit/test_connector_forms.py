@@ -98,7 +98,7 @@ def test_what_differs_between_mariadbs_and_mysqls_connector_is_told():
             .read_text(encoding="utf-8")
             .split()
         )
-        world = with_settings(LOCAL, mysql={"kind": kind})
+        world = with_settings(LOCAL, mysql={"engine": kind})
         assert connect.config(world, "movies_source")["connector.class"] == connector
     own = keys["mysql"] - keys["mariadb"]
     assert own and keys["mariadb"] <= keys["mysql"] and all(f"`{key}`" in text for key in own)
