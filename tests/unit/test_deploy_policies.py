@@ -597,6 +597,7 @@ ON_BEHALF = {
         "logs:DescribeLogGroups",
         "logs:PutResourcePolicy",
     },
+    "`aws logs tail`, which `connect.failure` names": {"logs:FilterLogEvents"},
     "StartSession, StartJobRun": {"emr-serverless:StartApplication", "emr-serverless:TagResource"},
     "StartNotebookExecution": {"elasticmapreduce:AddTags"},
 }
