@@ -194,17 +194,18 @@ def _tls_login(world: World, config: dict[str, str], file: str) -> dict[str, str
     if kind == "postgresql":
         return {f"database.{key}": value for key, value in _postgres_tls(world).items()}
     mode = CONNECTOR_CATALOG["tls_modes"].get(kind, {}).get(world.mysql.ssl)
-    truststore = "database.ssl.truststore"
-    if mode and world.mysql.ssl == "verify-full" and world.mysql.ssl_ca:
-        if truststore not in config:
-            raise ConnectorError(
-                "Debezium cannot read ssl_ca: for MariaDB and MySQL it needs a Java keystore, not a PEM file",
-                location=f"{file}: ssl verify-full, ssl_ca {world.mysql.ssl_ca}",
-                expected=f"{truststore} in the connector's JSON",
-                hint="keytool -importcert -noprompt -file <ssl_ca> -keystore <file> -storepass <password>; "
-                f"then {truststore} and {truststore}.password (a reference)",
-            )
-    return {"database.ssl.mode": mode} if mode else {}
+    if not mode:
+        return {}
+    truststore, ca = "database.ssl.truststore", world.mysql.ssl_ca
+    if world.mysql.ssl == "verify-full" and ca and truststore not in config:
+        raise ConnectorError(
+            "Debezium cannot read ssl_ca: for MariaDB and MySQL it needs a Java keystore, not a PEM file",
+            location=f"{file}: ssl verify-full, ssl_ca {ca}",
+            expected=f"{truststore} in the connector's JSON",
+            hint="keytool -importcert -noprompt -file <ssl_ca> -keystore <file> -storepass <password>; "
+            f"then {truststore} and {truststore}.password (a reference)",
+        )
+    return {"database.ssl.mode": mode}
 
 
 def _replace_avro_converter(world: World, config: dict[str, str]) -> dict[str, str]:
