@@ -189,7 +189,7 @@ def msk(monkeypatch):
         lambda *_: pd.DataFrame({"publication": [], "table": []}),
     )
     yield msk
-    WORLD.state.close()  # it knows which connectors are healthy
+    WORLD.state.get("healthy connectors", dict).clear()
 
 
 @pytest.fixture(autouse=True)

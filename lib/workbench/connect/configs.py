@@ -78,19 +78,16 @@ def config(world: World, name: str, **values: Any) -> dict[str, str]:
             location=file,
             expected=did_you_mean(name, files),
         )
-    return fill(world, read(files[name]), file, name, **values)
+    return fill(world, read(files[name]), file, **values)
 
 
-def fill(
-    world: World, raw: dict[str, str], file: str, name: str = "", /, **values: Any
-) -> dict[str, str]:
+def fill(world: World, raw: dict[str, str], file: str, /, **values: Any) -> dict[str, str]:
     """Return a connector configuration with a value for each ${placeholder}, as `config` does.
 
     Args:
         world: the world that fills the placeholders.
         raw: the content of the file (see `read`).
         file: the file, for errors.
-        name: name of the connector, for errors.
         **values: values of further placeholders, or values that replace those of the world.
 
     Raises:
@@ -105,7 +102,7 @@ def fill(
             f"unknown placeholder ${{{unknown}}}",
             location=f"{file}: {used[unknown]}",
             expected=did_you_mean(unknown, available),
-            hint=f"correct it, or set its value: connect.config(world, {name!r}, …=…)",
+            hint=f"correct it, or set its value: connect.config(world, …, {unknown}=…)",
         )
     for unused in sorted(values.keys() - used.keys()):
         raise ConnectorError(

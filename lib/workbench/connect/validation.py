@@ -8,7 +8,12 @@ from typing import Callable, Optional, TypedDict
 from ..base import ConnectorError, SourceError, StackError, World, did_you_mean
 from ..base.text import plural
 from ..source import postgres
-from .configs import CONNECTOR_CATALOG, misplaced_references, plaintext_secret_keys
+from .configs import (
+    CONNECTOR_CATALOG,
+    MYSQL_CONNECTORS,
+    misplaced_references,
+    plaintext_secret_keys,
+)
 
 # of a ParsingException; the innermost cause has another message without the statement
 UNKNOWN_STATEMENT = re.compile(r"with the statement '(.+?)'\s*\n", re.DOTALL)
@@ -81,7 +86,7 @@ def reject_exposed_secrets(world: World, name: str, config: dict[str, str]) -> N
         ConnectorError: a key contains a secret in plain text, a key that is no password has a
             reference, or a password is that of another server.
     """
-    is_mysql = config.get("connector.class") in CONNECTOR_CATALOG["mysql_connectors"].values()
+    is_mysql = config.get("connector.class") in MYSQL_CONNECTORS.values()
     own = (world.mysql if is_mysql else world.connect).password_reference
     misplaced = misplaced_references(config, own, {secret.name for secret in world.secrets})
     faults = {
