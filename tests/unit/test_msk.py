@@ -189,7 +189,7 @@ def msk(monkeypatch):
         lambda *_: pd.DataFrame({"publication": [], "table": []}),
     )
     yield msk
-    WORLD.state.get("healthy connectors", dict).clear()
+    WORLD.state.get(side.HEALTHY_UNTIL, dict).clear()
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from typing import Any, Callable, ClassVar, Optional
 
 import yaml
 
-from ..base import ConnectorError, StackError, aws
+from ..base import ConnectorError, StackError, World, aws
 from . import validation
 from .cluster import Connect
 from .configs import CONNECTOR_CATALOG
@@ -39,6 +39,7 @@ STATE_NAMES = {"CREATING": "UNASSIGNED", "UPDATING": "UNASSIGNED"}
 STABLE_STATES = ("RUNNING", "FAILED", "PAUSED")
 OPERATION_TIMEOUT = 15 * 60  # seconds that a connector may take to run or to be deleted
 POLL_INTERVAL = 5.0  # seconds
+HEALTHY_UNTIL = "healthy connectors"  # key of a world's state
 METRIC_DELAY = dt.timedelta(minutes=3)  # CloudWatch may be behind by this
 
 
@@ -78,25 +79,8 @@ class MskConnect(Connect):
                 "type": PLUGIN_TYPES[class_name],
                 "version": str(plugin["latestRevision"]["revision"]),
             }
-            for class_name, plugin in self._custom_plugins().items()
+            for class_name, plugin in _custom_plugins(self.world).items()
         ]
-
-    def _custom_plugins(self) -> dict[str, dict[str, Any]]:
-        """Return the deployment's usable custom plugins: {class of the connector: plugin}."""
-        prefix = self._full_name("")
-        listed = aws.paginate(
-            self.world.region,
-            "kafkaconnect",
-            "list_custom_plugins",
-            "customPlugins",
-            namePrefix=prefix,
-        )
-        plugins = {}
-        for plugin in listed:
-            name = plugin["name"][len(prefix) :]
-            if name in CUSTOM_PLUGINS and plugin["customPluginState"] == "ACTIVE":
-                plugins[CUSTOM_PLUGINS[name][0]] = plugin
-        return plugins
 
     def names(self) -> list[str]:
         return sorted(self._list_arns())
@@ -158,7 +142,11 @@ class MskConnect(Connect):
         config = connector["connectorConfiguration"]
         state = STATE_NAMES.get(connector["connectorState"], connector["connectorState"])
         task_count = int(config["tasks.max"]) if state in ("RUNNING", "FAILED") else 0
-        failed_tasks = self._failed_task_count(name) if state == "RUNNING" else 0
+        failed_tasks = (
+            _failed_task_count(self.world.region, self._full_name(name))
+            if state == "RUNNING"
+            else 0
+        )
         reason = ": ".join(connector.get("stateDescription", {}).values())
         error = f"{reason or 'no reason given'} ({self.log_hint})"
 
@@ -176,34 +164,14 @@ class MskConnect(Connect):
             ],
         }
 
-    def _failed_task_count(self, name: str) -> int:
-        """Return the last value of CloudWatch's metric of failed tasks, 0 if it has no value yet.
-
-        Source: Amazon's developer guide, "Monitoring Amazon MSK Connect".
-        """
-        now = dt.datetime.now(dt.timezone.utc)
-        response = aws.call(
-            self.world.region,
-            "cloudwatch",
-            "get_metric_statistics",
-            Namespace="AWS/KafkaConnect",
-            Period=60,
-            MetricName="ErroredTaskCount",
-            Dimensions=[{"Name": "ConnectorName", "Value": self._full_name(name)}],
-            StartTime=now - METRIC_DELAY,
-            EndTime=now,
-            Statistics=["Maximum"],
-        )
-        values = {point["Timestamp"]: point["Maximum"] for point in response.get("Datapoints", [])}
-        return int(values[max(values)]) if values else 0
-
     def failure(self, name: str) -> Optional[str]:
         """Return why a connector or a task is FAILED, None if neither is.
 
         Loops call this method several times a second, but AWS limits the rate of requests. So a
         healthy connector is checked again only after POLL_INTERVAL seconds.
         """
-        healthy_until = self._healthy_until()
+        # {connector: time.monotonic() until which it counts as healthy}
+        healthy_until: dict[str, float] = self.world.state.get(HEALTHY_UNTIL, dict)
         if time.monotonic() < healthy_until.get(name, 0):
             return None
         try:
@@ -215,11 +183,6 @@ class MskConnect(Connect):
         if not message:
             healthy_until[name] = time.monotonic() + POLL_INTERVAL
         return message
-
-    def _healthy_until(self) -> dict[str, float]:
-        """Return {connector: time.monotonic() until which it counts as healthy}."""
-        healthy_until: dict[str, float] = self.world.state.get("healthy connectors", dict)
-        return healthy_until
 
     def offset(self, name: str) -> None:
         """Return None: MSK Connect does not show the offset."""
@@ -281,7 +244,7 @@ class MskConnect(Connect):
             parameters=parameters,
             authentication=authentication,
             encryption=encryption,
-            plugin=self._custom_plugins()[config["connector.class"]],
+            plugin=_custom_plugins(world)[config["connector.class"]],
             worker=worker,
         )
         return {**yaml.safe_load(text), "connectorConfiguration": config}
@@ -333,7 +296,8 @@ class MskConnect(Connect):
             )
         self._run_operation(name, "restart_connector", onlyFailedTasks=True)
         # for this long CloudWatch may report the state before the restart
-        self._healthy_until()[name] = time.monotonic() + METRIC_DELAY.total_seconds()
+        healthy_until = self.world.state.get(HEALTHY_UNTIL, dict)
+        healthy_until[name] = time.monotonic() + METRIC_DELAY.total_seconds()
 
     def delete(self, name: str) -> None:
         """Delete a connector; the offsets of a sink connector stay in its consumer group."""
@@ -348,3 +312,43 @@ def _to_msk_config(config: dict[str, str]) -> dict[str, str]:
     In Kafka Connect the default of tasks.max is 1.
     """
     return {"tasks.max": "1", **{key: value for key, value in config.items() if key != "name"}}
+
+
+def _failed_task_count(region: str, full_name: str) -> int:
+    """Return the last value of CloudWatch's metric of failed tasks, 0 if it has no value yet.
+
+    Source: Amazon's developer guide, "Monitoring Amazon MSK Connect".
+    """
+    now = dt.datetime.now(dt.timezone.utc)
+    response = aws.call(
+        region,
+        "cloudwatch",
+        "get_metric_statistics",
+        Namespace="AWS/KafkaConnect",
+        Period=60,
+        MetricName="ErroredTaskCount",
+        Dimensions=[{"Name": "ConnectorName", "Value": full_name}],
+        StartTime=now - METRIC_DELAY,
+        EndTime=now,
+        Statistics=["Maximum"],
+    )
+    values = {point["Timestamp"]: point["Maximum"] for point in response.get("Datapoints", [])}
+    return int(values[max(values)]) if values else 0
+
+
+def _custom_plugins(world: World) -> dict[str, dict[str, Any]]:
+    """Return the deployment's usable custom plugins: {class of the connector: plugin}."""
+    prefix = f"{world.stack.deployment}-"
+    listed = aws.paginate(
+        world.region,
+        "kafkaconnect",
+        "list_custom_plugins",
+        "customPlugins",
+        namePrefix=prefix,
+    )
+    plugins = {}
+    for plugin in listed:
+        name = plugin["name"][len(prefix) :]
+        if name in CUSTOM_PLUGINS and plugin["customPluginState"] == "ACTIVE":
+            plugins[CUSTOM_PLUGINS[name][0]] = plugin
+    return plugins
