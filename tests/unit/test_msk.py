@@ -13,7 +13,6 @@ from workbench.base import aws, wait
 from workbench.base.errors import ConnectorError, StackError
 from workbench.connect import msk as side
 from workbench.connect import validation
-from workbench.landing import models
 from worlds import with_settings
 
 pytestmark = pytest.mark.aws
@@ -199,15 +198,6 @@ def clock(monkeypatch):
     monkeypatch.setattr(wait.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(wait.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + s))
     return clock
-
-
-def test_the_classes_are_those_that_landing_knows_and_our_configurations_have():
-    ours = (NAME, "moma_sink", "movies_source")
-    assert {cls for cls, _ in side.CUSTOM_PLUGINS.values()} == {
-        models.LENSES,
-        models.JDBC,
-        *(connect.config(WORLD, name)["connector.class"] for name in ours),
-    }
 
 
 def test_plugins_are_those_that_are_active_and_of_use(msk):
