@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 from workbench import walkthroughs
-from workbench.base import paths, pidfiles, secrets
+from workbench.base import paths, secrets
 from workbench.base.errors import StackError
 from workbench.cli import main as cli
 from workbench.run import runner
@@ -165,20 +165,12 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
     module(monkeypatch, "stack", running=lambda: ["kafka"])
     assert isinstance(call("clean", "--yes").exception, cli.WorkbenchError)
     module(monkeypatch, "stack", running=list)
-    with monkeypatch.context() as patch:
-        patch.setattr(pidfiles, "running_instances", lambda: {paths.instance_name(), "bench"})
-        refused = call("clean", "--yes", "--all").exception
-    assert isinstance(refused, cli.WorkbenchError) and "services of bench still run" in str(refused)
-    assert (
-        call("clean", input="\n").exit_code == 1
-        and (folders / "var" / paths.instance_name() / "lake").exists()
-    )
+    refused = call("clean", input="\n")
+    assert refused.exit_code == 1 and str(folders / "runs") in refused.output
+    assert (paths.state_dir() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
-    assert (
-        not (folders / "var" / paths.instance_name()).exists() and not (folders / "runs").exists()
-    )
+    assert not paths.state_dir().exists() and not (folders / "runs").exists()
     assert (folders / "var/lib").exists()
-    assert call("clean", "--yes", "--all").exit_code == 0 and not (folders / "var").exists()
     assert "nothing to remove" in call("clean").output
 
 
@@ -202,7 +194,7 @@ with file_lock(Path({str(lock)!r})):"""
 def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
     done = []
     module(monkeypatch, "stack", running=list, down=lambda say: done.append("down") or ["kafka"])
-    for verb in (["down"], ["clean"], ["clean", "--all"]):
+    for verb in (["down"], ["clean"]):
         for answer in ("\n", ""):  # no, and nobody there to answer
             refused = call(*verb, input=answer)
             assert (
@@ -241,18 +233,6 @@ def test_a_run_that_is_gone_is_not_asked_about(monkeypatch, folders):
     (paths.state_dir() / "run.lock").write_text("7")  # what a killed one leaves
     module(monkeypatch, "stack", down=lambda say: ["kafka"])
     assert call("down").exit_code == 0
-
-
-def test_clean_in_a_folder_that_was_named_takes_only_the_runs(monkeypatch, folders, tmp_path):
-    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "mine"))
-    for name in ("20261121-090000-local/run.json", "letters/a.txt"):
-        (tmp_path / "mine" / name).parent.mkdir(parents=True)
-        (tmp_path / "mine" / name).write_text("{}")
-    module(monkeypatch, "stack", running=list)
-    assert call("clean", "--yes").exit_code == 0
-    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["letters"] and (
-        folders / "runs/one"
-    ).exists()
 
 
 def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
@@ -330,7 +310,7 @@ def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
     module(monkeypatch, "run.runner", run=lambda *_, **__: result)
     done = call("run")
     assert done.exit_code == 0
-    assert "passed: 1 of 1 notebooks, 1 of 2 checks in 3 s; 1 shown: own data differ" in done.output
+    assert "1 of 1 notebooks, 1 of 2 checks passed, 1 shown: own data differ, in 3 s" in done.output
 
 
 def test_aws_down_names_the_flows_that_it_does_not_cover(monkeypatch):
