@@ -196,7 +196,7 @@ def test_a_notebook_that_lost_its_session_is_run_once_more(error, times):
             nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])])
         )
 
-    runner._retry_on_lost_session(executed, runner.ProgressReporter(False), "path", {})
+    runner._retry_on_lost_session(executed, print, "path", {})
     assert ran == [("path", {})] * times
 
 

@@ -6,7 +6,6 @@ import re
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from workbench.base.errors import WorkbenchError
 from workbench.run import notebooks, run_record
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
@@ -195,11 +194,6 @@ def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_a
         '<figure id="notebook-1-picture-1"><a href="#notebook-1-picture-1"><img src="data:' in page
     )
     assert "figure:target img { width: auto" in page and page.count(PIXEL) == 1
-
-
-def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(WorkbenchError, match="there is no run here"):
-        run_record.write_report(tmp_path)
 
 
 def test_title_and_promise():

@@ -9,7 +9,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
@@ -47,30 +47,42 @@ class ExecutionResult:
             for index, section in enumerate(notebooks.sections(cells))
         ]
 
-    def failures(self) -> list[dict[str, Any]]:
-        """Return why the notebook failed: an early end, errors of cells, then failed checks.
+    def failure(self) -> Optional[dict[str, Any]]:
+        """Return why the notebook failed, None if it passed.
 
-        A failed check that the notebook caught is a failure, too. Each has the location and the
-        source of the cell, name, message and traceback; the location of an early end before the
-        first cell is None.
+        The reason is an early end, or else the first error or failed check, also one that the
+        notebook caught.
+
+        Returns:
+            The location and the source of the cell, name, message and traceback. The location of an
+            early end before the first cell is None.
         """
-        early_end: dict[str, Any] = {"cell": None, "name": "", "message": self.reason}
-        errors, failed_checks = [], []
-        for location, cell in self.located_cells():
-            location = {**location, "source": cell.source}
-            if location["cell"] == self.last_cell:
-                early_end.update(location)
-            may_fail = "raises-exception" in cell.metadata.get("tags", [])  # Jupyter's tag
-            for output in cell.get("outputs", []):
-                if output.output_type == "error" and not may_fail:
-                    traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
-                    error = {"name": output.ename, "message": output.evalue}
-                    errors.append({**location, **error, "traceback": traceback})
-            for check in checks(cell):
-                if check["ok"] is False:
-                    error = {"name": "CheckFailed", "message": f"check failed: {check['what']}"}
-                    failed_checks.append({**location, **error, "traceback": check["detail"]})
-        return [*([early_end] if self.reason else []), *errors, *failed_checks]
+        located = self.located_cells()
+        if self.reason:
+            early_end = {"name": "", "message": self.reason}
+            if self.last_cell < 0:
+                return {"cell": None, **early_end}
+            location, cell = located[self.last_cell]
+            return {**location, "source": cell.source, **early_end}
+        for location, cell in located:
+            error = _error(cell)
+            if error:
+                return {**location, "source": cell.source, **error}
+        return None
+
+
+def _error(cell: Any) -> Optional[dict[str, Any]]:
+    """Return the error of a cell, or else its first failed check."""
+    may_fail = "raises-exception" in cell.metadata.get("tags", [])  # Jupyter's tag
+    for output in cell.get("outputs", []):
+        if output.output_type == "error" and not may_fail:
+            traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
+            return {"name": output.ename, "message": output.evalue, "traceback": traceback}
+    for check in checks(cell):
+        if check["ok"] is False:
+            message = f"check failed: {check['what']}"
+            return {"name": "CheckFailed", "message": message, "traceback": check["detail"]}
+    return None
 
 
 def checks(cell: Any) -> list[dict[str, Any]]:

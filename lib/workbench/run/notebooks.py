@@ -96,7 +96,7 @@ def introduction(cells: list[Any], default_title: str) -> dict[str, str]:
     """
     first = next((c["source"] for c in cells if c["cell_type"] == "markdown"), "")
     title, _, text = first.strip().partition("\n")
-    promise = " ".join(re.split(r"\n\s*\n", text.strip())[0].split())
+    promise = " ".join(text.strip().split("\n\n")[0].split())
     if promise.startswith("#"):
         promise = ""
     return {"title": title.strip("# ") or default_title, "promise": promise}

@@ -172,7 +172,7 @@ def find_resumable(
         ParamsError: the run has other parameters.
     """
     names = [notebooks.name(path) for path in books]
-    files = runs_dir().glob(f"*-{world}*/run.json")
+    files = runs_dir().glob("*/run.json")
     for file in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True):
         record: RunRecord = json.loads(file.read_text(encoding="utf-8"))
         if record["world"] != world or [e["path"] for e in record["notebooks"]] != names:
@@ -256,18 +256,10 @@ def write_report(run_dir: Path) -> Path:
 
     Returns:
         The path of the report.
-
-    Raises:
-        WorkbenchError: the folder holds no run.
     """
     import jinja2  # here, and nbformat below: `workbench down` runs without them
 
-    file = run_dir / "run.json"
-    if not file.is_file():
-        raise errors.WorkbenchError(
-            "there is no run here", location=str(run_dir), expected="a folder with run.json"
-        )
-    record = json.loads(file.read_text(encoding="utf-8"))
+    record = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     arguments = [*record["targets"], "--world", record["world"]]
     for name, value in record["parameters"].items():
         arguments += ["--param", shlex.quote(f"{name}={value}")]

@@ -163,8 +163,8 @@ def _retry_on_lost_session(
     A notebook can be run again, because its first cells create what it needs.
     """
     result = execute(path, values)
-    failures = result.failures()
-    if failures and "Spark was restarted or is gone" in (failures[0]["message"] or ""):
+    failure = result.failure()
+    if failure and "Spark was restarted or is gone" in failure["message"]:
         echo("    the Spark session was lost: running the notebook once more")
         return execute(path, values)
     return result
@@ -188,9 +188,12 @@ def _run_all(
             if entry["status"] == "passed":
                 continue
             if track in failed_tracks:
-                _set_status(entry, "skipped", "a notebook before it in the track failed")
+                entry["status"], entry["why"] = (
+                    "skipped",
+                    "a notebook before it in the track failed",
+                )
                 continue
-            _set_status(entry, "running")
+            entry["status"], entry["why"] = "running", ""
             record["seconds"] = round(time.monotonic() - start, 2)
             run_record.save(folder, record)
             declared = notebooks.declared_parameters(book, entry["path"])
@@ -205,16 +208,12 @@ def _run_all(
         record["status"] = "stopped"
         for entry in entries:
             if entry["status"] == "running":
-                _set_status(entry, "stopped", "stopped")
+                entry["status"] = "stopped"
             if entry["status"] == "pending":
-                _set_status(entry, "skipped", "stopped")
+                entry["status"], entry["why"] = "skipped", "stopped"
     record["seconds"] = round(time.monotonic() - start, 2)
     record["cell_seconds"] = round(sum(entry["cell_seconds"] for entry in entries), 2)
     run_record.save(folder, record)
-
-
-def _set_status(entry: run_record.NotebookEntry, status: str, reason: str = "") -> None:
-    entry["status"], entry["why"] = status, reason
 
 
 def _run_one(
@@ -250,16 +249,13 @@ def _complete_entry(
     entry: run_record.NotebookEntry, result: ExecutionResult, seconds: float
 ) -> None:
     """Set the results of an executed notebook in its entry."""
-    failures = result.failures()
-    entry["status"] = "failed" if failures else "passed"
+    failure = entry["error"] = result.failure()
+    entry["status"] = "failed" if failure else "passed"
     if result.interrupted:
         entry["status"] = "stopped"
-    entry["error"] = failures[0] if failures else None
     full_disk = process.disk_full_message()
-    if entry["error"] and full_disk:  # the error itself may be just a timeout
-        entry["error"]["message"] += (
-            f"\n{full_disk}: free disk space, then `workbench up`, then run again"
-        )
+    if failure and full_disk:  # the error itself may be just a timeout
+        failure["message"] += f"\n{full_disk}: free disk space, then `workbench up`, then run again"
     entry["cells"], entry["checks"] = [], []
     for location, cell in result.located_cells():
         if cell.cell_type == "code":

@@ -83,11 +83,11 @@ class Steps:
         print(f"{step.notebook} has not been run yet: running it first …")
         path = self.folder / f"{step.notebook}.ipynb"
         result = execute.execute_notebook(path, {"world": world.name})
-        failures = result.failures()
-        if failures:
+        failure = result.failure()
+        if failure:
             raise WorkbenchError(
                 f"{step.notebook} failed when it was run as a first step",
-                location=failures[0]["message"],
+                location=failure["message"],
                 hint=f"open {self.folder.name}/{path.name} and run it",
             )
 
