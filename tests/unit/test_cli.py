@@ -12,9 +12,7 @@ import typer
 from typer.testing import CliRunner
 from workbench import walkthroughs
 from workbench.base import paths, secrets
-from workbench.base.errors import StackError
 from workbench.cli import main as cli
-from workbench.run import runner
 
 ROWS = [
     SimpleNamespace(
@@ -246,12 +244,7 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     )
     assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in seen["argv"]
     assert "token" not in " ".join(seen["argv"]) and "JUPYTER_TOKEN" not in seen["env"]
-
-
-def test_a_page_exported_from_jupyterlab_folds_the_code_of_folded_cells(monkeypatch):
-    seen = {}
-    monkeypatch.setattr("os.execve", lambda program, argv, env: seen.update(argv=argv))
-    assert call("lab", "--no-browser").exit_code == 0
+    # a page that JupyterLab exports folds the code of folded cells
     (template,) = [one for one in seen["argv"] if one.startswith("--HTMLExporter.template_file=")]
     assert "source_hidden" in Path(template.partition("=")[2]).read_text()
 
@@ -281,16 +274,6 @@ def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys
     assert e.value.code == 130 and "Traceback" not in capsys.readouterr().err
 
 
-def test_up_reports_the_service_that_failed(monkeypatch, capsys):
-    def up(world, names, progress):
-        raise StackError("kafka did not start", location="port 21401", hint="workbench status")
-
-    module(monkeypatch, "stack", up=up)
-    with pytest.raises(SystemExit):
-        cli.main(["up", "kafka"])
-    assert "kafka did not start" in capsys.readouterr().err
-
-
 def test_trace_follows_the_row_that_is_named(monkeypatch):
     seen = []
     monkeypatch.setattr("workbench.cli.main.open_world", lambda name: name)
@@ -300,17 +283,6 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
         ("local", "artists of local", "299")
     ]
     assert call("trace", "artists").exit_code == 2
-
-
-def test_a_run_tells_what_differs_in_own_data(monkeypatch, tmp_path):
-    book = {"path": "a.ipynb", "status": "passed", "checks": [{"ok": True}, {"ok": None}]}
-    result = runner.RunResult(
-        folder=tmp_path, report=tmp_path, status="passed", seconds=3, notebooks=(book,)
-    )
-    module(monkeypatch, "run.runner", run=lambda *_, **__: result)
-    done = call("run")
-    assert done.exit_code == 0
-    assert "1 of 1 notebooks, 1 of 2 checks passed, 1 shown: own data differ, in 3 s" in done.output
 
 
 def test_aws_down_names_the_flows_that_it_does_not_cover(monkeypatch):
