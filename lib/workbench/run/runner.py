@@ -188,10 +188,8 @@ def _run_all(
             if entry["status"] == "passed":
                 continue
             if track in failed_tracks:
-                entry["status"], entry["why"] = (
-                    "skipped",
-                    "a notebook before it in the track failed",
-                )
+                entry["status"] = "skipped"
+                entry["why"] = "a notebook before it in the track failed"
                 continue
             entry["status"], entry["why"] = "running", ""
             record["seconds"] = round(time.monotonic() - start, 2)
@@ -235,8 +233,6 @@ def _run_one(
     target.write_text(nbformat.writes(masked), encoding="utf-8")
     try:
         target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
-    except ModuleNotFoundError:  # nbconvert comes with JupyterLab
-        pass
     except Exception as e:  # noqa: BLE001 - a failed export does not end the run
         echo(f"    no HTML page: {errors.first_line(e)}")
     mark = "✔" if entry["status"] == "passed" else "✘"
