@@ -113,7 +113,8 @@ def run(
         if progress:
             terminal.echo(run_record.mask_secrets(text))
 
-    with _run_lock(), wait.stop_on_signal(raise_interrupt=True), params.activate(loaded):
+    params.activate(loaded)
+    with _run_lock(), wait.stop_on_signal(raise_interrupt=True):
         for secret in loaded.secrets:  # those of AWS, to mask them in what the kernels print
             with contextlib.suppress(errors.WorkbenchError):
                 secret.reveal()
