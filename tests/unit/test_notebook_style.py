@@ -363,7 +363,7 @@ def tag(name):
         (sections_are_there, drop(8), "## Next"),
         (sections_are_there, lambda book: book.cells.insert(3, book.cells.pop(8)), "last sections"),
         (sections_are_there, lambda book: book.cells.insert(6, book.cells.pop(4)), "last sections"),
-        (parameters_are_literals, drop(1), "0 parameters cells"),
+        (parameters_are_literals, drop(1), "no parameters cell"),
         (parameters_are_literals, replace(1, 'world = "local"\nrows = 2 * 5'), "literal"),
         (parameters_are_literals, replace(1, "scale = 1"), "world"),
         (

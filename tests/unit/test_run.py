@@ -1,6 +1,5 @@
 """The runner, on tiny notebooks in a temporary project."""
 
-import datetime as dt
 import json
 import os
 import re
@@ -115,7 +114,7 @@ def test_a_target_that_names_no_part_of_the_notebooks_is_refused(project, monkey
 @pytest.mark.parametrize(
     "declares, says",
     [
-        (None, "has 0 parameters cells"),
+        (None, "has no parameters cell"),
         ("world = 'local'\nscale = 2 * 5", "not an assignment of a literal"),
         ("world = 'local'\nname = f'{world}-1'", "not an assignment of a literal"),
         ("import os\nworld = 'local'", "not an assignment of a literal"),
@@ -171,12 +170,6 @@ def test_a_parameter_is_what_was_typed(project, default, text, value):
         ("1", "true"),
         ("True", "yes"),
         ("0.5", ".nan"),
-        ("0.5", "1e999"),
-        ("None", "{1: a}"),
-        ("None", dt.date(2026, 1, 31)),
-        ("None", [float("inf")]),
-        ("None", {1}),
-        ("'x'", "\udcff"),
     ],
 )
 def test_a_parameter_of_another_type_is_refused(project, default, value):
@@ -377,8 +370,6 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
         < page.index("How to repeat this")
     )
 
-    with pytest.raises(ParamsError, match="had other parameters"):
-        quietly(resume=True, parameters={"scale": 4})
     flag.touch()
     again = runner.run(resume=True)
     assert (again.folder, again.status, again.exit_code) == (result.folder, "passed", 0)
@@ -409,6 +400,7 @@ def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
     earlier(project, "2-local", "passed")
     assert run_record.find_resumable(books, "local", {}) is None
     killed = earlier(project, "3-local", "running")
+    assert run_record.find_resumable(books, "local", {"scale": 4}) is None
     folder, record = run_record.find_resumable(books, "local", {})
     assert folder == killed and record["notebooks"][0]["status"] == "pending"
 
@@ -430,7 +422,7 @@ def test_resume_after_a_green_run_runs_everything(project, capsys):
     green = earlier(project, "1-local", "passed")
     result = runner.run(resume=True)
     assert result.folder != green and result.status == "passed" and result.notebooks[0]["cells"]
-    assert "passed, or there is none: running all" in capsys.readouterr().out
+    assert "no run to resume" in capsys.readouterr().out
 
 
 def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):

@@ -1,7 +1,6 @@
 """The notebooks: order, titles and parameters, and the contents and drawings for notebook 00."""
 
 import ast
-import json
 import re
 from pathlib import Path
 from typing import Any, Sequence
@@ -9,7 +8,6 @@ from typing import Any, Sequence
 import yaml
 
 from ..base import ParamsError, did_you_mean, first_line, paths, yaml_files
-from ..base.text import plural
 
 
 def find(targets: Sequence[str] = ()) -> list[Path]:
@@ -166,21 +164,14 @@ def declared_parameters(notebook: Any, path: str) -> dict[str, Any]:
         path: path of the notebook, for errors.
 
     Raises:
-        ParamsError: there is no parameters cell, it has a value that is not a literal, or it does
-            not declare `world`.
+        ParamsError: there is not one parameters cell, it has a value that is not a literal, or it
+            does not declare `world`.
     """
     cells = [c.source for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
-    if len(cells) != 1:
-        raise ParamsError(
-            f"the notebook has {plural(len(cells), 'parameters cell')}",
-            location=path,
-            expected="one code cell tagged `parameters`",
-            hint="tag the cell with world = …",
-        )
     declared: dict[str, Any] = {}
     statement: Any = None
     try:
-        for statement in ast.parse(cells[0]).body:
+        for statement in ast.parse("\n".join(cells)).body:
             is_typed = isinstance(statement, ast.AnnAssign)
             (target,) = [statement.target] if is_typed else statement.targets
             declared[target.id] = ast.literal_eval(statement.value)
@@ -191,11 +182,11 @@ def declared_parameters(notebook: Any, path: str) -> dict[str, Any]:
             expected="lines such as scale = 1",
             hint="compute derived values in the cell below",
         ) from None
-    if "world" not in declared:
+    if len(cells) != 1 or "world" not in declared:
         raise ParamsError(
-            "the parameters cell does not declare `world`",
+            "the notebook has no parameters cell, has several, or does not declare `world` in it",
             location=path,
-            expected='world = "local"',
+            expected='one code cell tagged `parameters` with the line world = "local"',
         )
     return declared
 
@@ -240,7 +231,7 @@ def _convert_value(name: str, value: Any, default: Any) -> Any:
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     has_type = default is None or type(value) is type(default)
-    if problem or not has_type or not _is_json(value):
+    if problem or not has_type:
         raise ParamsError(
             f"parameter {name} is {value!r:.200} ({type(value).__name__}){problem}",
             expected=f"a value of the type of its default, {default!r}",
@@ -249,12 +240,3 @@ def _convert_value(name: str, value: Any, default: Any) -> Any:
     if name.endswith("_dir") and value:
         return str(Path(value).expanduser().absolute())
     return value
-
-
-def _is_json(value: Any) -> bool:
-    """Return whether run.json can have this value: finite numbers, texts, true, false, null, lists, mappings."""
-    try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        return bool(json.loads(text.encode("utf-8")) == value)
-    except (TypeError, ValueError):
-        return False

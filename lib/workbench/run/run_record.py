@@ -15,7 +15,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Any, Iterable, Optional, TypedDict
 
-from ..base import errors, params, paths, secrets, wait
+from ..base import params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
@@ -158,7 +158,7 @@ def _new_entry(path: Path, book: Any) -> NotebookEntry:
 def find_resumable(
     books: Iterable[Path], world: str, parameters: dict[str, Any]
 ) -> Optional[tuple[Path, RunRecord]]:
-    """Return the last run of the same world and notebooks, unless it passed or there is none.
+    """Return the last run of the same world and notebooks, if it did not pass.
 
     Args:
         books: paths of the notebooks.
@@ -166,10 +166,8 @@ def find_resumable(
         parameters: the parameters of the new run, {} for those of the run to resume.
 
     Returns:
-        Folder and record of the run; the notebooks that did not pass are pending.
-
-    Raises:
-        ParamsError: the run has other parameters.
+        Folder and record of the run; its notebooks that did not pass are pending. None if it
+        passed or had other parameters, or if there is no such run.
     """
     names = [notebooks.name(path) for path in books]
     files = runs_dir().glob("*/run.json")
@@ -177,15 +175,9 @@ def find_resumable(
         record: RunRecord = json.loads(file.read_text(encoding="utf-8"))
         if record["world"] != world or [e["path"] for e in record["notebooks"]] != names:
             continue
-        if record["status"] == "passed":
+        has_other_parameters = parameters not in ({}, record["parameters"])
+        if record["status"] == "passed" or has_other_parameters:
             return None
-        if parameters not in ({}, record["parameters"]):
-            raise errors.ParamsError(
-                "the run to resume had other parameters",
-                location=str(file),
-                expected=str(record["parameters"]),
-                hint="omit --resume or --param",
-            )
         for entry in record["notebooks"]:
             if entry["status"] != "passed":
                 entry["status"], entry["why"], entry["error"] = "pending", "", None

@@ -121,7 +121,8 @@ def run(
         resumed = run_record.find_resumable(books, world, converted) if resume else None
         if resume and not resumed:
             echo(
-                f"the last run of these notebooks in world {world} passed, or there is none: running all"
+                f"no run to resume in world {world}: the last one of these notebooks passed, had "
+                "other parameters, or does not exist. Running all"
             )
         folder, record = resumed or run_record.create(books, loaded, list(targets), converted)
         uses_session = executor == "here" and loaded.spark.kind == "emr_serverless"
