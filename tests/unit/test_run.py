@@ -432,7 +432,9 @@ def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
         "## Die",
         "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
     )
-    write(project, "20_other/21_b.ipynb", "import threading\nthreading.Event().wait(60)")
+    pid_file = project / "kernel.pid"
+    hang = f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))"
+    write(project, "20_other/21_b.ipynb", f"{hang}\nthreading.Event().wait(60)")
     began = time.monotonic()
     result = quietly(timeout=3)
     assert time.monotonic() - began < 25
@@ -443,6 +445,8 @@ def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
         and "SIGKILL" in died["source"]
     )
     assert "longer than 3 s" in slow["message"] and "wait(60)" in slow["source"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
     assert "kernel died" in result.report.read_text()
 
 
