@@ -6,8 +6,8 @@ import shlex
 import subprocess
 import sys
 from collections import namedtuple
-from types import SimpleNamespace
 
+import nbformat
 import pytest
 from workbench.base import params, paths
 from workbench.base.paths import ROOT
@@ -40,13 +40,16 @@ def test_the_status_of_a_service_that_died_names_it(full):
     assert process.down_reason("kafka").startswith("died. the disk is full: 3 MB are free")
 
 
-def test_a_red_notebook_names_it(full, monkeypatch):
-    error = {"cell": 1, "message": "Kafka: Local: Timed out"}
-    result = execute.ExecutionResult(runner.nbformat.v4.new_notebook())
-    monkeypatch.setattr(runner, "_failures", lambda result: [error])
-    entry, nothing = {"path": "11_a.ipynb"}, lambda *a: None
-    reporter = SimpleNamespace(start_notebook=nothing, end_notebook=nothing)
-    runner._run_one(entry, ROOT, paths.VAR_DIR, {}, reporter, lambda *a: result)
+def test_a_red_notebook_names_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path / "var")
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
+
+    def fills_the_disk(path, values, **options):
+        monkeypatch.setattr(process.shutil, "disk_usage", lambda path: Usage(0, 0, 3 << 20))
+        return execute.ExecutionResult(nbformat.read(path, 4), reason="Kafka: Local: Timed out")
+
+    monkeypatch.setattr(runner, "execute_notebook", fills_the_disk)
+    (entry,) = runner.run(["11_source_database"], progress=False).notebooks
     assert entry["error"]["message"].startswith(
         "Kafka: Local: Timed out\nthe disk is full: 3 MB are free"
     )

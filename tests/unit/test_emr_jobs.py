@@ -221,28 +221,6 @@ def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverle
     assert run()[0] == 0
 
 
-@pytest.mark.parametrize(
-    "code, said",
-    [
-        (
-            "AccessDeniedException",
-            "emr-serverless:StartJobRun is not allowed on arn:aws:emr-serverless:x:1:/a",
-        ),
-        ("ThrottlingException", "throttled"),
-    ],
-)
-def test_what_may_not_be_started_is_told(s3, serverless, code, said):
-    expect_head_object(s3)
-    serverless.add_client_error(
-        "start_job_run",
-        code,
-        "User: arn:aws:iam::1:role/x is not authorized to perform: "
-        "emr-serverless:StartJobRun on resource: arn:aws:emr-serverless:x:1:/a",
-    )
-    with pytest.raises(StackError, match=said):
-        run()
-
-
 def test_nothing_is_started_before_it_is_published(s3):
     expect_head_object(s3, published=False)
     with pytest.raises(
@@ -260,10 +238,6 @@ def test_a_world_without_a_deployment_has_no_emr():
 # ----------------------------------------------------------------------------------
 
 SCRIPT = ROOT / "deploy" / "jobs" / "ingest.py"
-
-
-def test_it_is_published():
-    assert "deploy/jobs" in publish.PUBLISHED_FOLDERS
 
 
 def test_it_takes_the_worlds_that_were_published_and_the_library_of_the_archive(tmp_path):

@@ -130,19 +130,6 @@ def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
         emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
 
 
-def test_a_missing_permission_names_action_and_resource(emr):
-    emr.add_client_error(
-        "start_notebook_execution",
-        "AccessDeniedException",
-        "User: arn:aws:iam::1:role/x is not "
-        "authorized to perform: elasticmapreduce:StartNotebookExecution on resource: arn:aws:x:j-1",
-    )
-    with pytest.raises(
-        StackError, match="elasticmapreduce:StartNotebookExecution is not allowed on arn:aws:x:j-1"
-    ):
-        emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
-
-
 def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
     monkeypatch.setattr(
@@ -196,16 +183,8 @@ def test_a_notebook_that_lost_its_session_is_run_once_more(error, times):
             nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])])
         )
 
-    runner._retry_on_lost_session(executed, runner.ProgressReporter(False), "path", {})
+    runner._retry_on_lost_session(executed, print, "path", {})
     assert ran == [("path", {})] * times
-
-
-def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(emr, left):
-    expect_start(emr)
-    expect_describe(emr, "RUNNING")
-    emr.add_client_error("describe_notebook_execution", "ThrottlingException", "Rate exceeded")
-    expect_describe(emr, "FINISHED")
-    assert not emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"}).reason
 
 
 def test_a_login_that_expires_meanwhile_is_told_at_once(emr, left):

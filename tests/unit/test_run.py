@@ -1,7 +1,5 @@
 """The runner, on tiny notebooks in a temporary project."""
 
-import datetime as dt
-import fcntl
 import json
 import os
 import re
@@ -9,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,9 +16,9 @@ import on_aws
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import paths, secrets, wait
+from workbench.base import params, paths, secrets, wait
 from workbench.base.errors import ParamsError, WorkbenchError
-from workbench.run import notebooks, run_record, runner
+from workbench.run import execute, notebooks, run_record, runner
 
 HERE = Path(__file__).resolve().parents[2]
 PARAMETERS = 'world = "local"\nscale = 1'
@@ -70,13 +67,19 @@ def test_order_and_targets(project):
         "10_outbox/.ipynb_checkpoints/11_a-checkpoint.ipynb",
     ):
         write(project, name)
-    names = lambda *targets: [p.stem for p in notebooks.find(targets)]  # noqa: E731
+
+    def names(*targets):
+        return [path.stem for path in notebooks.find(targets)]
+
     assert names() == ["00_start_here", "11_a", "12_b", "21_c", "99_teardown"]
     assert names("12_b", "10_outbox") == ["11_a", "12_b"]
-    assert names("notebooks/20_other/21_c.ipynb", "11_a") == ["11_a", "21_c"]
-    assert names(str(project / "notebooks" / "10_outbox")) == ["11_a", "12_b"]
+    assert names("notebooks/20_other/21_c.ipynb", "10_outbox/11_a.ipynb") == ["11_a", "21_c"]
+    assert names(str(project / "notebooks" / "10_outbox/")) == ["11_a", "12_b"]
+    assert names("12") == ["12_b"] and names("10") == ["11_a", "12_b"]
     with pytest.raises(ParamsError, match="did you mean '10_outbox'"):
         names("10_outbx")
+    with pytest.raises(ParamsError, match="there is no notebook or track '13'"):
+        names("13")
 
 
 def test_the_drawing_of_all_chains_names_every_notebook_of_every_track():
@@ -93,23 +96,6 @@ def test_the_drawing_of_all_chains_names_every_notebook_of_every_track():
         and one.count("<rect") == 1 + 6
         and one.count("marker-end") == 5
     )
-
-
-def test_notebooks_and_tracks_have_numbers(project):
-    for name in (
-        "99_teardown.ipynb",
-        "10_outbox/11_a.ipynb",
-        "10_outbox/12_b.ipynb",
-        "20_other/21_c.ipynb",
-    ):
-        write(project, name)
-    assert [[p.stem for p in notebooks.find([number])] for number in ("12", "10", "99")] == [
-        ["12_b"],
-        ["11_a", "12_b"],
-        ["99_teardown"],
-    ]
-    with pytest.raises(ParamsError, match="there is no notebook or track '13'"):
-        notebooks.find(["13"])
 
 
 @pytest.mark.parametrize("target", ["", "/", "//", " ", ".", "..", "notebooks", "notebooks/"])
@@ -143,27 +129,11 @@ def test_parameters_cell(project, declares, says):
     assert not (project / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[",
-        "{a",
-        "*x",
-        "[&x 1, *x]",
-        "!!timestamp x",
-        "!!set {a}",
-        "!!int 010",
-        "!!python/name:os.system x",
-        '"\\ud800"',
-        "[" * 5_000,
-        "9" * 5_000,
-    ],
-    ids=lambda text: text[:9],
-)
+@pytest.mark.parametrize("text", ["[", "!!python/name:os.system x", '"\\ud800"', "9" * 5_000])
 def test_a_parameter_that_is_not_yaml_is_told_with_its_name(project, text):
     write(project, "10_outbox/11_a.ipynb")
     with pytest.raises(
-        ParamsError, match="(?s)parameter scale is .*not YAML.*a value of type int, such as 1"
+        ParamsError, match="(?s)parameter scale is .*not YAML.*of the type of its default, 1"
     ):
         quietly(["10_outbox"], parameters={"scale": text})
     assert not (project / "runs").exists()
@@ -200,17 +170,11 @@ def test_a_parameter_is_what_was_typed(project, default, text, value):
         ("1", "true"),
         ("True", "yes"),
         ("0.5", ".nan"),
-        ("0.5", "1e999"),
-        ("None", "{1: a}"),
-        ("None", dt.date(2026, 1, 31)),
-        ("None", [float("inf")]),
-        ("None", {1}),
-        ("'x'", "\udcff"),
     ],
 )
 def test_a_parameter_of_another_type_is_refused(project, default, value):
     write(project, "10_outbox/11_a.ipynb", declares=f"world = 'local'\nday = {default}")
-    with pytest.raises(ParamsError, match="(?s)parameter day is .*10_outbox/11_a.ipynb.*expected"):
+    with pytest.raises(ParamsError, match="(?s)parameter day is .*of the type of its default"):
         quietly(["10_outbox"], parameters={"day": value})
     assert not (project / "runs").exists()
 
@@ -248,12 +212,10 @@ def test_unknown_world_and_parameter(project):
     with pytest.raises(ParamsError, match="there is no world 'locale'"):
         quietly(world="locale")
     with pytest.raises(
-        ParamsError, match="(?s)no selected notebook declares the parameter 'skale'.*mean 'scale'"
+        ParamsError, match="(?s)'skale' is no parameter of the selected notebooks.*mean 'scale'"
     ):
         quietly(parameters={"skale": 2})
-    with pytest.raises(
-        ParamsError, match="(?s)parameter scale is 'many'.*location: +10_outbox/11_a.ipynb"
-    ):
+    with pytest.raises(ParamsError, match="parameter scale is 'many'"):
         quietly(parameters={"scale": "many"})
     with pytest.raises(ParamsError, match="--world"):
         quietly(parameters={"world": "aws"})
@@ -274,39 +236,35 @@ def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch
         assert notebooks.convert_parameters(books, {"from_dir": typed}) == {"from_dir": found}
 
 
-def test_a_second_run_is_refused_and_a_stale_lock_is_not(project):
-    write(project, "10_outbox/11_a.ipynb")
-    lock = paths.state_dir() / "run.lock"
-    lock.parent.mkdir(parents=True)
-    with open(lock, "w") as holder:
-        holder.write("4711")
-        holder.flush()
-        fcntl.flock(holder, fcntl.LOCK_EX)
-        with pytest.raises(WorkbenchError, match="process 4711"):
-            quietly()
-    with wait.file_lock(
-        run_record.lock_file(), RuntimeError
-    ):  # the text of a run that is gone still stands there
-        assert wait.lock_owner_pid(lock) == str(os.getpid())
-
-
-def test_each_run_has_a_folder_of_its_own(project, monkeypatch):
-    monkeypatch.setenv("WORKBENCH_RUNS", str(project / "runs"))
+def test_runs_of_two_instances_in_one_second_have_folders_of_their_own(project):
+    world = params.load("local")
     with ThreadPoolExecutor(8) as pool:
-        folders = [
-            *pool.map(lambda _: run_record._create_folder("20261128-093000-local"), range(8))
-        ]
-    assert len({*folders}) == 8
-    folders[0].rmdir()  # the number of folders is no free name
-    assert not {run_record._create_folder("20261128-093000-local")} & {*folders[1:]}
+        made = [*pool.map(lambda _: run_record.create({}, world, [], {})[0], range(16))]
+    assert len({*made}) == 16
+    made[0].rmdir()  # the number of folders is no free name
+    assert run_record.create({}, world, [], {})[0] not in made[1:]
 
 
-def test_secrets_of_aws_are_masked(account):
-    region, name = on_aws.REGION, "workbench/postgres.admin"
-    text = json.dumps({"username": "u", "password": "canary-of-aws"})
-    account("secretsmanager").create_secret(Name=name, SecretString=text)
-    assert secrets.Secret("postgres.admin", region, "workbench").reveal() == "canary-of-aws"
-    assert run_record.mask_secrets("it is canary-of-aws") == f"it is {secrets.MASK}"
+def test_secrets_of_the_secrets_manager_are_masked_in_a_run(account, monkeypatch, tmp_path):
+    """A kernel reveals them; the process that writes the record has not used them itself."""
+    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
+    spark = on_aws.world().spark.model_copy(update={"kind": "classic"})
+    world = on_aws.world().model_copy(update={"spark": spark})
+    monkeypatch.setattr(params, "load", lambda name: world)
+    manager = account("secretsmanager")
+    for secret in {*world.secrets}:
+        text = json.dumps({"username": "u", "password": f"canary-of-{secret.name}"})
+        manager.create_secret(Name=f"{secret.deployment}/{secret.name}", SecretString=text)
+
+    def prints_it(path, values, **options):
+        output = nbformat.v4.new_output("stream", text="it is canary-of-postgres.admin")
+        return execute.ExecutionResult(new_notebook(cells=[new_code_cell("x", outputs=[output])]))
+
+    monkeypatch.setattr(runner, "execute_notebook", prints_it)
+    folder = runner.run(["11_source_database"], "aws", progress=False).folder
+    written = [f.read_text() for f in folder.rglob("*") if f.is_file()]
+    assert len(written) == 4 and "canary-of" not in "".join(written)
+    assert any(f"it is {secrets.MASK}" in text for text in written)
 
 
 def test_masking_reaches_every_form(project, monkeypatch):
@@ -412,13 +370,8 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
         < page.index("How to repeat this")
     )
 
-    with pytest.raises(ParamsError, match="had other parameters"):
-        quietly(resume=True, parameters={"scale": 4})
     flag.touch()
-    monkeypatch.setattr(run_record, "checkout_commit", lambda: "abc1234")
-    capsys.readouterr()
     again = runner.run(resume=True)
-    assert "of commit unknown, this checkout has abc1234" in capsys.readouterr().out
     assert (again.folder, again.status, again.exit_code) == (result.folder, "passed", 0)
     record = json.loads((again.folder / "run.json").read_text())
     assert (
@@ -427,39 +380,29 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     assert [e["status"] for e in record["notebooks"]] == ["passed"] * 4
 
 
-def earlier(project, name, status, commit="abc1234"):
+def earlier(project, name, status):
     """Write the record of a run of notebook 11_a, newer than the ones before."""
     file = project / "runs" / name / "run.json"
     file.parent.mkdir(parents=True)
-    file.write_text(
-        json.dumps(
-            {
-                "world": "local",
-                "status": status,
-                "parameters": {},
-                "commit": commit,
-                "notebooks": [{"path": "10_outbox/11_a.ipynb", "status": status}],
-            }
-        )
-    )
+    entry = {"path": "10_outbox/11_a.ipynb", "status": status}
+    record = {"world": "local", "status": status, "parameters": {}, "notebooks": [entry]}
+    file.write_text(json.dumps(record))
     os.utime(file, (time.time(), 1e9 + len(list((project / "runs").iterdir()))))
     return file.parent
 
 
-def test_only_a_run_that_did_not_pass_is_resumed(project, monkeypatch):
-    monkeypatch.setattr(run_record, "checkout_commit", lambda: "abc1234")
-    paths, said = [write(project, "10_outbox/11_a.ipynb")], []
-    assert (
-        run_record.find_resumable(paths, "local", {}, said.append) is None
-        and "no run of these notebooks" in said[0]
-    )
+def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
+    """A run that passed makes an older failed one history."""
+    books = [write(project, "10_outbox/11_a.ipynb")]
+    assert run_record.find_resumable(books, "local", {}) is None
     broken = earlier(project, "1-local", "failed")
+    assert run_record.find_resumable(books, "local", {})[0] == broken
     earlier(project, "2-local", "passed")
-    said.clear()
-    assert run_record.find_resumable(paths, "local", {}, said.append)[0] == broken and said == []
-    monkeypatch.setattr(run_record, "checkout_commit", lambda: "def5678")
-    run_record.find_resumable(paths, "local", {}, said.append)
-    assert "of commit abc1234, this checkout has def5678" in said[0]
+    assert run_record.find_resumable(books, "local", {}) is None
+    killed = earlier(project, "3-local", "running")
+    assert run_record.find_resumable(books, "local", {"scale": 4}) is None
+    folder, record = run_record.find_resumable(books, "local", {})
+    assert folder == killed and record["notebooks"][0]["status"] == "pending"
 
 
 def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):
@@ -479,7 +422,7 @@ def test_resume_after_a_green_run_runs_everything(project, capsys):
     green = earlier(project, "1-local", "passed")
     result = runner.run(resume=True)
     assert result.folder != green and result.status == "passed" and result.notebooks[0]["cells"]
-    assert "did not pass: running all of them" in capsys.readouterr().out
+    assert "no run to resume" in capsys.readouterr().out
 
 
 def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
@@ -489,7 +432,9 @@ def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
         "## Die",
         "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
     )
-    write(project, "20_other/21_b.ipynb", "import threading\nthreading.Event().wait(60)")
+    pid_file = project / "kernel.pid"
+    hang = f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))"
+    write(project, "20_other/21_b.ipynb", f"{hang}\nthreading.Event().wait(60)")
     began = time.monotonic()
     result = quietly(timeout=3)
     assert time.monotonic() - began < 25
@@ -500,6 +445,8 @@ def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
         and "SIGKILL" in died["source"]
     )
     assert "longer than 3 s" in slow["message"] and "wait(60)" in slow["source"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
     assert "kernel died" in result.report.read_text()
 
 
@@ -515,7 +462,8 @@ def test_own_data_that_differ_leave_the_run_passed_and_are_counted_apart(project
         None,
         True,
     ]
-    assert "1 of 2 checks passed, 1 shown: own data differ" in capsys.readouterr().out
+    text = "1 of 2 checks passed, 1 shown: own data differ"
+    assert text in capsys.readouterr().out and f"1 of 1 notebooks, {text}" in str(result)
 
 
 def test_a_red_check_that_the_notebook_caught_is_still_red(project):
@@ -556,24 +504,3 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
     assert "stopped by the user" in next(project.glob("runs/*/report.html")).read_text()
     with wait.file_lock(run_record.lock_file(), RuntimeError):
         pass
-
-
-@pytest.mark.drill
-def test_overhead(project):
-    """One kernel costs about a second; of a notebook of some seconds that is little."""
-    write(
-        project,
-        "10_outbox/11_a.ipynb",
-        *[
-            textwrap.dedent("""
-        import threading
-        _ = threading.Event().wait(0.4)""")
-        ]
-        * 20,
-    )
-    result = quietly()
-    cells = result.notebooks[0]["cell_seconds"]
-    assert cells > 8 and (result.seconds - cells) / cells <= 0.25 * 2, (
-        result
-    )  # twice: other tests share the machine
-    print(f"overhead {(result.seconds - cells) / cells:.0%}")

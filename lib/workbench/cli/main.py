@@ -10,7 +10,7 @@ import shutil
 import sys
 import traceback
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import typer
 
@@ -33,6 +33,9 @@ from ..stack import doctor as machine_check
 from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
 from . import aws, dlq, operate, own, source
 from .options import WORLD, YES, open_world, parse_key_values, print_findings
+
+if TYPE_CHECKING:
+    from ..run.runner import RunResult
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -89,6 +92,8 @@ def _install(world: params.World) -> int:
 @app.command()
 def demo(world: str = WORLD, source: Optional[Path] = FROM_DIR) -> None:
     """Check the machine, install, start the stack, run the first walkthrough, write its report."""
+    from ..run import runner
+
     loaded = open_world(world)
     findings = [
         finding
@@ -102,9 +107,9 @@ def demo(world: str = WORLD, source: Optional[Path] = FROM_DIR) -> None:
     echo("starting the stack …")
     stack.up(loaded, progress=echo)
     targets = _notebooks()[:2]  # 00_start_here and the first walkthrough
-    code = _run_notebooks(targets, world, {"from_dir": str(source)} if source else {})
+    done = _report_run(runner.run(targets, world, {"from_dir": str(source)} if source else {}))
     echo("The stack still runs: `make lab` opens the notebooks, `make down` stops it.")
-    raise typer.Exit(code)
+    raise done
 
 
 def _notebooks() -> list[str]:
@@ -160,7 +165,7 @@ def run(
     ),
     world: str = WORLD,
     param: list[str] = typer.Option(
-        [], help="name=value, for the notebooks that declare this parameter."
+        [], "--param", "-p", help="name=value, for the notebooks that declare this parameter."
     ),
     resume: bool = typer.Option(
         False, help="Continue the last run of the same notebooks if it did not pass."
@@ -179,6 +184,8 @@ def run(
 
     The default is all notebooks. The storefront notebooks need an embedded world.
     """
+    from ..run import runner
+
     if not targets and not open_world(world).stack.embedded:
         from .. import walkthroughs
 
@@ -188,10 +195,10 @@ def run(
     # kernels and their child processes inherit the variable
     log = environment.replaced("WORKBENCH_LOG", "info") if verbose else contextlib.nullcontext()
     with log:
-        code = _run_notebooks(
-            targets or [], world, values, resume=resume, timeout=timeout, executor=executor
+        result = runner.run(
+            targets or (), world, values, resume=resume, timeout=timeout, executor=executor
         )
-    raise typer.Exit(code)
+    raise _report_run(result)
 
 
 @app.command()
@@ -248,44 +255,27 @@ def down(yes: bool = YES) -> None:
 
         for line in own.describe_slots():
             echo(line)
-    for name in sorted(_other_instances()):
+    for name in sorted(pidfiles.running_instances() - {paths.instance_name()}):
         echo(f"services of instance {name} still run: WORKBENCH_INSTANCE={name} workbench down")
 
 
-def _other_instances() -> set[str]:
-    return pidfiles.running_instances() - {paths.instance_name()}
-
-
 @app.command()
-def clean(
-    everything: bool = typer.Option(
-        False, "--all", help="Remove the downloaded jars and binaries, too."
-    ),
-    yes: bool = YES,
-) -> None:
-    """Remove service data, lake, logs, secrets and runs of this checkout, after confirmation."""
-    from rich.filesize import decimal as format_size
+def clean(yes: bool = YES) -> None:
+    """Remove service data, lake, logs, secrets and runs of this checkout, after confirmation.
 
+    The downloaded jars and binaries stay.
+    """
     running = stack.running()
     if running:
-        verb = "runs" if len(running) == 1 else "run"
-        raise WorkbenchError(f"{', '.join(running)} still {verb}", hint="workbench down")
-    other_instances = _other_instances()
-    if other_instances:  # all instances share runs/ and the downloads
-        raise WorkbenchError(
-            f"services of {', '.join(sorted(other_instances))} still run in this checkout",
-            hint="WORKBENCH_INSTANCE=<each of them> workbench down",
-        )
+        raise WorkbenchError(f"these still run: {', '.join(running)}", hint="workbench down")
+    # all instances share runs/
     _confirm_stopping_run(run_record.running_pids(*paths.VAR_DIR.glob("instances/*/run.lock")), yes)
-    service_state = paths.VAR_DIR if everything else paths.state_dir()
-    folders = [f for f in (service_state, *run_record.run_locations()) if f.is_dir()]
-    for folder in folders:
-        files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-        echo(f"{folder}  {format_size(sum(path.stat().st_size for path in files))}")
+    folders = [f for f in (paths.state_dir(), paths.ROOT / "runs") if f.is_dir()]
     if not folders:
         echo("there is nothing to remove")
     elif not yes:
-        typer.confirm("Remove this?", default=False, abort=True)
+        names = " and ".join(map(str, folders))
+        typer.confirm(f"Remove {names}?", default=False, abort=True)
     for folder in folders:
         shutil.rmtree(folder)
 
@@ -408,21 +398,11 @@ def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
         typer.confirm("End the run?", default=False, abort=True)
 
 
-def _run_notebooks(
-    targets: list[str],
-    world: str,
-    values: dict[str, str],
-    *,
-    resume: bool = False,
-    timeout: float = 600,
-    executor: str = "here",
-) -> int:
-    from ..run import runner
-
-    result = runner.run(targets, world, values, resume=resume, timeout=timeout, executor=executor)
+def _report_run(result: "RunResult") -> typer.Exit:
+    """Print the result of a run; return the exit of the command."""
     echo(str(result), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")
-    return result.exit_code
+    return typer.Exit(result.exit_code)
 
 
 def _print_status(rows: list[process.Status]) -> None:
@@ -430,16 +410,14 @@ def _print_status(rows: list[process.Status]) -> None:
     echo(template.format("service", "state", "port", "pid", "since", "memory", "log"), "bold")
     for row in rows:
         color = COLORS.get(row.state, "red")
-        since = "" if row.seconds is None else f"{row.seconds:.0f} s"
-        memory = "" if row.memory_mb is None else f"{row.memory_mb:,.0f} MB"
+        since = f"{row.seconds:.0f} s" if row.seconds is not None else ""
+        memory = f"{row.memory_mb:,.0f} MB" if row.memory_mb is not None else ""
         log = row.log and paths.display_path(Path(row.log))
         cells = row.name, row.state, row.port or "", row.pid or "", since, memory, log
         echo(template.format(*cells), color)
         if row.detail and row.state != "up":
             echo(f"    {row.detail}", color)
-    total = sum(row.memory_mb or 0 for row in rows)
-    if total:
-        echo(f"{total:,.0f} MB in total")
+    echo(f"{sum(row.memory_mb or 0 for row in rows):,.0f} MB in total")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,26 @@
 """Execute one notebook headless with papermill, in a new kernel of this environment.
 
 `runner` executes several notebooks. This module writes no files; the runner masks secrets before it
-writes the executed notebooks.
+writes the executed notebooks. So it calls papermill's engine: `papermill.execute_notebook` loses
+the outputs of a notebook that fails, unless it writes them to a file.
 """
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from jupyter_client.manager import AsyncKernelManager
+from nbclient.exceptions import DeadKernelError
 from papermill.engines import NBClientEngine
 from papermill.iorw import load_notebook_node
 from papermill.log import logger
 from papermill.parameterize import parameterize_notebook
 from traitlets.config import Config
+
+from ..checks.check import MIME
+from . import notebooks
 
 
 @dataclass
@@ -32,6 +38,56 @@ class ExecutionResult:
     last_cell: int = -1
     reason: str = ""
     interrupted: bool = False
+
+    def located_cells(self) -> list[tuple[dict[str, Any], Any]]:
+        """Return each cell after its location, {"cell": index, "section": heading above it}."""
+        cells = self.notebook.cells
+        return [
+            ({"cell": index, "section": section}, cells[index])
+            for index, section in enumerate(notebooks.sections(cells))
+        ]
+
+    def failure(self) -> Optional[dict[str, Any]]:
+        """Return why the notebook failed, None if it passed.
+
+        The reason is an early end, or else the first error or failed check, also one that the
+        notebook caught.
+
+        Returns:
+            The location and the source of the cell, name, message and traceback. The location of an
+            early end before the first cell is None.
+        """
+        located = self.located_cells()
+        if self.reason:
+            early_end = {"name": "", "message": self.reason}
+            if self.last_cell < 0:
+                return {"cell": None, **early_end}
+            location, cell = located[self.last_cell]
+            return {**location, "source": cell.source, **early_end}
+        for location, cell in located:
+            error = _error(cell)
+            if error:
+                return {**location, "source": cell.source, **error}
+        return None
+
+
+def _error(cell: Any) -> Optional[dict[str, Any]]:
+    """Return the error of a cell, or else its first failed check."""
+    may_fail = "raises-exception" in cell.metadata.get("tags", [])  # Jupyter's tag
+    for output in cell.get("outputs", []):
+        if output.output_type == "error" and not may_fail:
+            traceback = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output.traceback))
+            return {"name": output.ename, "message": output.evalue, "traceback": traceback}
+    for check in checks(cell):
+        if check["ok"] is False:
+            message = f"check failed: {check['what']}"
+            return {"name": "CheckFailed", "message": message, "traceback": check["detail"]}
+    return None
+
+
+def checks(cell: Any) -> list[dict[str, Any]]:
+    """Return the results of the checks in the outputs of a cell."""
+    return [o["data"][MIME] for o in cell.get("outputs", []) if MIME in o.get("data", {})]
 
 
 class _KernelManager(AsyncKernelManager):
@@ -95,10 +151,10 @@ def execute_notebook(
         result.interrupted, result.reason = True, "stopped by the user"
     except TimeoutError:
         result.reason = f"the notebook took longer than {timeout:g} s and was ended"
+    except DeadKernelError:
+        result.reason = "the kernel died: its process was killed, ran out of memory, or crashed"
     except Exception as e:  # noqa: BLE001 - a kernel fails in many ways; none of them ends the run
         result.reason = f"{type(e).__name__}: {e}"
-        if "Kernel died" in str(e):
-            result.reason = "the kernel died: its process was killed, ran out of memory, or crashed"
     last = notebook.cells[result.last_cell]
     outputs = last.get("outputs", [])
     is_failed = last.metadata.get("papermill", {}).get("exception")

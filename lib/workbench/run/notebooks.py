@@ -1,15 +1,13 @@
 """The notebooks: order, titles and parameters, and the contents and drawings for notebook 00."""
 
 import ast
-import math
 import re
 from pathlib import Path
-from typing import Any, Iterable, Sequence
+from typing import Any, Sequence
 
 import yaml
 
 from ..base import ParamsError, did_you_mean, first_line, paths, yaml_files
-from ..base.text import plural
 
 
 def find(targets: Sequence[str] = ()) -> list[Path]:
@@ -30,32 +28,29 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
         return [p for p in all_paths if paths.OWN_NOTEBOOKS not in p.parents]
     selected: set[Path] = set()
     for target in targets:
-        matches = _matches(str(target).rstrip("/"), folder, all_paths)
+        matches = [p for p in all_paths if _is_named(p, str(target).rstrip("/"), folder)]
         if not matches:
-            names = {name for p in all_paths for name in (p.stem, p.parent.name)} - {folder.name}
-            stem = Path(target).stem
             raise ParamsError(
                 f"there is no notebook or track {str(target)!r}",
                 location="notebooks/",
-                expected=did_you_mean(stem, names),
-                hint="" if stem else "name one of them; without a target all notebooks run",
+                expected=did_you_mean(
+                    Path(target).stem, {n for p in all_paths for n in (p.stem, p.parent.name)}
+                ),
+                hint="name one of them; without a target all notebooks run",
             )
         selected.update(matches)
-    return [p for p in all_paths if p in selected]
+    return sorted(selected)
 
 
-def _matches(target: str, folder: Path, all_paths: Iterable[Path]) -> list[Path]:
-    """Return the notebooks with this name, number, track or path."""
-    candidates = (Path(target), paths.ROOT / target, folder / target) if target else ()
-    targets = {path.resolve() for path in candidates if path.exists()}
-    targets = {path for path in targets if folder.resolve() in path.parents}
-    return [
-        p
-        for p in all_paths
-        if target in (p.stem, p.name)
-        or (target.isdecimal() and target in (number(p.stem), number(p.parent.name)))
-        or not targets.isdisjoint((p.resolve(), *p.resolve().parents))
-    ]
+def _is_named(path: Path, target: str, folder: Path) -> bool:
+    """Return whether a target is the name, the number or the path of a notebook or of its track."""
+    if target in (path.stem, path.name):
+        return True
+    if target.isdecimal():
+        return target in (number(path.stem), number(path.parent.name))
+    places = {path.resolve(), path.parent.resolve()} - {folder.resolve()}
+    bases = (Path.cwd(), paths.ROOT, folder) if target else ()
+    return any((base / target).resolve() in places for base in bases)
 
 
 def number(name: str) -> str:
@@ -99,7 +94,7 @@ def introduction(cells: list[Any], default_title: str) -> dict[str, str]:
     """
     first = next((c["source"] for c in cells if c["cell_type"] == "markdown"), "")
     title, _, text = first.strip().partition("\n")
-    promise = " ".join(re.split(r"\n\s*\n", text.strip())[0].split())
+    promise = " ".join(text.strip().split("\n\n")[0].split())
     if promise.startswith("#"):
         promise = ""
     return {"title": title.strip("# ") or default_title, "promise": promise}
@@ -161,46 +156,37 @@ def chains(*tracks: str) -> Any:
 def declared_parameters(notebook: Any, path: str) -> dict[str, Any]:
     """Return the parameters that a notebook declares, with their defaults.
 
+    `papermill.inspect_notebook` does not serve here: it misses a text with `=` or `#`, and accepts
+    a derived value, which would keep its default when the parameter is set that it is derived from.
+
     Args:
         notebook: the notebook.
         path: path of the notebook, for errors.
 
     Raises:
-        ParamsError: there is no parameters cell, or it has a value that is not a literal. A derived
-            value would keep its default when papermill sets the parameter that it is derived from.
+        ParamsError: there is not one parameters cell, it has a value that is not a literal, or it
+            does not declare `world`.
     """
-    cells = [
-        c
-        for c in notebook.cells
-        if c.cell_type == "code" and "parameters" in c.metadata.get("tags", [])
-    ]
-    if len(cells) != 1:
-        count = plural(len(cells), "parameters cell") if cells else "no parameters cell"
-        raise ParamsError(
-            f"the notebook has {count}",
-            location=path,
-            expected="one code cell tagged `parameters`",
-            hint="tag the cell with world = …",
-        )
+    cells = [c.source for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     declared: dict[str, Any] = {}
     statement: Any = None
     try:
-        for statement in ast.parse(cells[0].source).body:
+        for statement in ast.parse("\n".join(cells)).body:
             is_typed = isinstance(statement, ast.AnnAssign)
             (target,) = [statement.target] if is_typed else statement.targets
             declared[target.id] = ast.literal_eval(statement.value)
-    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, MemoryError) as e:
+    except (SyntaxError, ValueError, TypeError, AttributeError) as e:
         raise ParamsError(
             "the parameters cell contains a statement that is not an assignment of a literal",
             location=f"{path}: {ast.unparse(statement) if statement else e}",
             expected="lines such as scale = 1",
             hint="compute derived values in the cell below",
         ) from None
-    if "world" not in declared:
+    if len(cells) != 1 or "world" not in declared:
         raise ParamsError(
-            "the parameters cell does not declare `world`",
+            "the notebook has no parameters cell, has several, or does not declare `world` in it",
             location=path,
-            expected='world = "local"',
+            expected='one code cell tagged `parameters` with the line world = "local"',
         )
     return declared
 
@@ -220,58 +206,37 @@ def convert_parameters(notebooks: dict[Path, Any], parameters: dict[str, Any]) -
     Raises:
         ParamsError: a parameter is unknown, or its value has another type.
     """
-    declarations = {name(p): declared_parameters(n, name(p)) for p, n in notebooks.items()}
-    defaults = {k: v for d in declarations.values() for k, v in d.items() if k != "world"}
-    converted = {}
-    for key, value in parameters.items():
-        if key == "world":
-            raise ParamsError("the world is not a parameter", hint="name it with --world")
+    defaults: dict[str, Any] = {}
+    for path, notebook in notebooks.items():
+        defaults.update(declared_parameters(notebook, name(path)))
+    defaults.pop("world", None)
+    for key in parameters:
         if key not in defaults:
             raise ParamsError(
-                f"no selected notebook declares the parameter {key!r}",
-                location=", ".join(declarations),
-                expected=did_you_mean(key, defaults) if defaults else "none",
+                f"{key!r} is no parameter of the selected notebooks",
+                location=", ".join(map(name, notebooks)),
+                expected=did_you_mean(key, defaults),
+                hint="--world names the world",
             )
-        users = ", ".join(path for path, declared in declarations.items() if key in declared)
-        converted[key] = _convert_value(key, value, defaults[key], users)
-    return converted
+    return {key: _convert_value(key, value, defaults[key]) for key, value in parameters.items()}
 
 
-def _convert_value(name: str, value: Any, default: Any, location: str) -> Any:
-    expected = f"a value of type {type(default).__name__}, such as {default!r}"
-    if default is None:
-        expected = "a text, a number, true, false, null, or a list or mapping of these"
+def _convert_value(name: str, value: Any, default: Any) -> Any:
+    problem = ""
     if isinstance(value, str) and not isinstance(default, str):
         try:
             value = yaml_files.parse(value)
         except yaml.YAMLError as e:
-            raise ParamsError(
-                f"parameter {name} is {value[:60]!r}, which is not YAML: {first_line(e)}",
-                location=location,
-                expected=expected,
-            ) from None
+            problem = f", which is not YAML: {first_line(e)}"
     if isinstance(default, float) and type(value) is int:
         value = float(value)
-    if not _is_plain(value) or (default is not None and type(value) is not type(default)):
+    has_type = default is None or type(value) is type(default)
+    if problem or not has_type:
         raise ParamsError(
-            f"parameter {name} is {value!r:.200} ({type(value).__name__})",
-            location=location,
-            expected=expected,
+            f"parameter {name} is {value!r:.200} ({type(value).__name__}){problem}",
+            expected=f"a value of the type of its default, {default!r}",
         )
     # relative to the user's working directory; the kernel starts in the notebook's folder
     if name.endswith("_dir") and value:
         return str(Path(value).expanduser().absolute())
     return value
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a notebook and run.json can have this value."""
-    if isinstance(value, dict):
-        return all(isinstance(key, str) for key in value) and _is_plain([*value, *value.values()])
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_plain, value))
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, str):
-        return value == value.encode("utf-8", "replace").decode()
-    return value is None or isinstance(value, (bool, int))

@@ -13,14 +13,13 @@ import shlex
 import subprocess
 import urllib.parse
 from pathlib import Path
-from typing import Any, Callable, Iterable, Optional, TypedDict
+from typing import Any, Iterable, Optional, TypedDict
 
-from ..base import errors, params, paths, secrets, wait
+from ..base import params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
-# {status in run.json: label in the report}; other statuses are their own labels
-STATUS_LABELS = {"skipped": "not run", "pending": "not run", "running": "not finished"}
+TEMPLATE = Path(__file__).with_name("report.html.j2")
 RECORDED_PACKAGES = [
     "pyspark",
     "hudi",
@@ -72,18 +71,6 @@ class RunRecord(TypedDict):
 def runs_dir() -> Path:
     """Return the folder of the runs: runs/, or the value of WORKBENCH_RUNS (set in tests)."""
     return Path(os.environ.get("WORKBENCH_RUNS") or paths.ROOT / "runs")
-
-
-def run_locations() -> list[Path]:
-    """Return the folders that contain only runs.
-
-    The result is runs/. WORKBENCH_RUNS may name a folder with other content; then the result is the
-    folder of each run.
-    """
-    folder = runs_dir()
-    if folder == paths.ROOT / "runs":
-        return [folder]
-    return sorted(file.parent for file in folder.glob("*/run.json"))
 
 
 def lock_file() -> Path:
@@ -140,7 +127,10 @@ def create(
 
 
 def _create_folder(name: str) -> Path:
-    """Create a folder of this name, or with a number after it, that no other run has."""
+    """Create a folder of this name, or with a number after it, that no other run has.
+
+    Runs of two instances may start in the same second.
+    """
     for number in itertools.count(1):
         folder = runs_dir() / (f"{name}-{number}" if number > 1 else name)
         with contextlib.suppress(FileExistsError):
@@ -166,51 +156,32 @@ def _new_entry(path: Path, book: Any) -> NotebookEntry:
 
 
 def find_resumable(
-    books: Iterable[Path],
-    world: str,
-    parameters: dict[str, Any],
-    progress: Callable[[str], None],
+    books: Iterable[Path], world: str, parameters: dict[str, Any]
 ) -> Optional[tuple[Path, RunRecord]]:
-    """Find the newest run of the same world and notebooks that did not pass.
+    """Return the last run of the same world and notebooks, if it did not pass.
 
     Args:
         books: paths of the notebooks.
         world: name of the world.
-        parameters: the parameters of the new run; those of the run to resume are added.
-        progress: called with each line for the user.
+        parameters: the parameters of the new run, {} for those of the run to resume.
 
     Returns:
-        Folder and record of the run; None if there is no such run.
-
-    Raises:
-        ParamsError: the run has other parameters.
+        Folder and record of the run; its notebooks that did not pass are pending. None if it
+        passed or had other parameters, or if there is no such run.
     """
     names = [notebooks.name(path) for path in books]
-    files = runs_dir().glob(f"*-{world}*/run.json")
+    files = runs_dir().glob("*/run.json")
     for file in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True):
         record: RunRecord = json.loads(file.read_text(encoding="utf-8"))
-        entries = record["notebooks"]
-        if record["world"] != world or [entry["path"] for entry in entries] != names:
+        if record["world"] != world or [e["path"] for e in record["notebooks"]] != names:
             continue
-        if all(entry["status"] == "passed" for entry in entries):
-            continue
-        if parameters and parameters != record["parameters"]:
-            raise errors.ParamsError(
-                "the run to resume had other parameters",
-                location=str(file),
-                expected=str(record["parameters"]),
-                hint="omit --resume or --param",
-            )
-        parameters.update(record["parameters"])
-        old, new = record.get("commit") or "unknown", checkout_commit() or "unknown"
-        if old != new:
-            progress(
-                f"the run to resume is of commit {old}, this checkout has {new}; passed notebooks are not run again"
-            )
+        has_other_parameters = parameters not in ({}, record["parameters"])
+        if record["status"] == "passed" or has_other_parameters:
+            return None
+        for entry in record["notebooks"]:
+            if entry["status"] != "passed":
+                entry["status"], entry["why"], entry["error"] = "pending", "", None
         return file.parent, record
-    progress(
-        f"there is no run of these notebooks in world {world} that did not pass: running all of them"
-    )
     return None
 
 
@@ -235,21 +206,15 @@ def mask_secrets(value: Any) -> Any:
     Args:
         value: a text, or nested dicts and lists of texts; images are not searched.
     """
-    values = {*secrets.read().values(), *secrets.revealed()}
-    values |= {v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")}
-    forms: set[str] = set()
-    for secret in values:
+    variables = {v for k, v in os.environ.items() if k.startswith("WORKBENCH_SECRET_")}
+    forms = set()
+    for secret in {*secrets.read().values(), *secrets.revealed(), *variables}:
         if len(secret) > 3:  # the mask would reveal where a shorter secret occurs
-            forms |= {
-                secret,
-                html.escape(secret),
-                urllib.parse.quote(secret, safe=""),
-                json.dumps(secret)[1:-1],
-                repr(secret)[1:-1],
-            }
+            forms |= {secret, html.escape(secret), urllib.parse.quote(secret, safe="")}
+            forms |= {json.dumps(secret)[1:-1], repr(secret)[1:-1]}
     if not forms:
         return value
-    pattern = re.compile("|".join(re.escape(f) for f in sorted(forms, key=len, reverse=True)))
+    pattern = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
 
     def mask(v: Any) -> Any:
         if isinstance(v, str):
@@ -283,60 +248,36 @@ def write_report(run_dir: Path) -> Path:
 
     Returns:
         The path of the report.
-
-    Raises:
-        WorkbenchError: the folder holds no run.
     """
     import jinja2  # here, and nbformat below: `workbench down` runs without them
 
-    file = run_dir / "run.json"
-    if not file.is_file():
-        raise errors.WorkbenchError(
-            "there is no run here", location=str(run_dir), expected="a folder with run.json"
-        )
-    record = json.loads(file.read_text(encoding="utf-8"))
+    record = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
+    arguments = [*record["targets"], "--world", record["world"]]
+    for name, value in record["parameters"].items():
+        arguments += ["--param", shlex.quote(f"{name}={value}")]
     for number, entry in enumerate(record["notebooks"], 1):
         entry["anchor"] = f"notebook-{number}"
         entry["pictures"] = _pictures(run_dir / "notebooks" / entry["path"])
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    template = jinja2.Template(
+        TEMPLATE.read_text(encoding="utf-8"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(
-        duration=format_duration,
-        datetime=dt.datetime.fromisoformat,
-        strip_markdown=notebooks.strip_markdown,
-    )
-    page = environment.get_template("report.html.j2").render(
+    page = template.render(
         run=record,
         folder=run_dir.name,
-        status_labels=STATUS_LABELS,
-        repeat_command=_repeat_command(record),
-        resume_command=_repeat_command(record, "--resume"),
-        checks=[check for entry in record["notebooks"] for check in entry["checks"]],
+        arguments=" ".join(arguments),
+        plain=notebooks.strip_markdown,
     )
     target = run_dir / "report.html"
     target.write_text(page, encoding="utf-8")
     return target
 
 
-def format_duration(seconds: Any) -> str:
-    """Format seconds for a reader: 0.4 s, 12 s, 3 min 05 s."""
-    seconds = float(seconds or 0)
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    minutes, remainder = divmod(round(seconds), 60)
-    return f"{minutes} min {remainder:02} s" if minutes else f"{remainder} s"
-
-
 def _pictures(path: Path) -> list[dict[str, str]]:
     """Return the pictures of an executed notebook; none if it was not executed.
 
     Returns:
-        src, caption (the heading above the picture), and title: the alternative text, which
-        `draw.Picture` stores beside the image as its text form.
+        image (base64), caption (the heading above the picture), and title: the alternative text,
+        which `draw.Picture` stores beside the image as its text form.
     """
     import nbformat
 
@@ -348,18 +289,8 @@ def _pictures(path: Path) -> list[dict[str, str]]:
         for output in cell.get("outputs", []):
             data = output.get("data", {})
             if "image/png" in data:
-                image = "".join(data["image/png"].split())
                 title = data.get("text/plain", "")
                 if not title or title.startswith("<"):
                     title = section
-                pictures.append(
-                    {"src": f"data:image/png;base64,{image}", "caption": section, "title": title}
-                )
+                pictures.append({"image": data["image/png"], "caption": section, "title": title})
     return pictures
-
-
-def _repeat_command(record: RunRecord, *options: str) -> str:
-    arguments = [*record["targets"], "--world", record["world"]]
-    for name, value in record["parameters"].items():
-        arguments += ["--param", shlex.quote(f"{name}={value}")]
-    return f'make run ARGS="{" ".join([*arguments, *options])}"'

@@ -80,17 +80,11 @@ class Steps:
         print(f"{step.notebook} has not been run yet: running it first …")
         path = self.folder / f"{step.notebook}.ipynb"
         result = execute.execute_notebook(path, {"world": world.name})
-        errors = [
-            output.evalue
-            for cell in result.notebook.cells
-            if cell.cell_type == "code"
-            for output in cell.outputs
-            if output.output_type == "error"
-        ]
-        if result.reason or errors:
+        failure = result.failure()
+        if failure:
             raise WorkbenchError(
                 f"{step.notebook} failed when it was run as a first step",
-                location=result.reason or errors[0],
+                location=failure["message"],
                 hint=f"open {self.folder.name}/{path.name} and run it",
             )
 
