@@ -14,7 +14,6 @@ from workbench import hudi, stack
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.topic import topics
-from worlds import with_settings
 
 V1 = record_schema("Value", id="int", part="string", __lsn="int")
 
@@ -244,18 +243,6 @@ def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
         and not bench.letters()
         and set(bench.rows()) == {1, 2}
     )
-
-
-def test_the_other_wire_format(bench, world, path):
-    for doc in "abc":  # a second version takes up one global id, but more than one content id
-        bench.register(
-            {**record_schema("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other"
-        )
-    ids = bench.register({**V1, "doc": bench.topic})
-    assert ids.glob != ids.content
-    bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
-    done = bench.go(with_settings(world, registry={"wire": "apicurio"}))
-    assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
 
 
 @pytest.mark.parametrize("mode", ["EXCEPTION", "CORRECTED"])

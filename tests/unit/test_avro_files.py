@@ -303,7 +303,7 @@ def test_ids_that_the_registry_does_not_have_do_not_hold_the_ingest_up(monkeypat
     monkeypatch.setattr(
         decode_avro.registry,
         "find",
-        lambda world, id, kind: asked.append(id) or (empty if id in ("1", "900") else None),
+        lambda world, id: asked.append(id) or (empty if id in ("1", "900") else None),
     )
     monkeypatch.setattr(decode_avro.registry, "latest", lambda *_: empty)
     monkeypatch.setattr(decode_avro.registry, "versions_by_schema_id", lambda *_: artifact)

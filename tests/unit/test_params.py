@@ -139,15 +139,19 @@ STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_
             [
                 "registry.wire is 'apicurio_legacy'",
                 "did you mean 'apicurio_legacy8'?",
-                "apicurio, apicurio_legacy8, glue",
+                "apicurio_legacy8, glue",
             ],
         ),
         (
             "  wire: apicurio_legacy8\n",
             "",
-            ["missing key 'wire'", "registry.wire", "valid: apicurio, "],
+            ["missing key 'wire'", "registry.wire", "valid: apicurio_legacy8, "],
         ),
-        ("wire: apicurio_legacy8", "wire: 8", ["registry.wire is 8 (int)", "valid: apicurio, "]),
+        (
+            "wire: apicurio_legacy8",
+            "wire: 8",
+            ["registry.wire is 8 (int)", "valid: apicurio_legacy8, "],
+        ),
         (
             "${secret:postgres.admin}",
             "hunter2",

@@ -76,9 +76,8 @@ class AvroSchemas(_WriterSchemas):
             new = new[:MAX_SCHEMAS] + [id for id in new[MAX_SCHEMAS:] if id in own]
         found = {}
         for id in new:
-            kind, _, number = id.partition(" ")
             with contextlib.suppress(LakeError):  # a schema of another kind, such as Protobuf
-                avsc = registry.find(self.world, number, kind)
+                avsc = registry.find(self.world, id.partition(" ")[2])
                 if avsc is not None:
                     found[id] = avsc
         needs_latest = self.needs_latest(found)
