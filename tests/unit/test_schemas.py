@@ -4,7 +4,6 @@ import json
 from collections import Counter
 
 import pytest
-from pyspark.sql import types as t
 from workbench.base.errors import LakeError
 from workbench.hudi import analyst_types, decode_json
 from workbench.hudi.decode_avro import LandedSchemas
@@ -123,26 +122,6 @@ def test_each_analyst_type_says_what_it_holds():
 def landed(*names):
     fields = [{"name": name, "type": "int"} for name in names]
     return json.dumps({"type": "record", "name": "Value", "fields": fields})
-
-
-def test_a_schema_of_very_many_columns_is_left_out():
-    """Also the newest one; the others are taken in."""
-    table = t.StructType([t.StructField("id", t.IntegerType())])
-    known = LandedSchemas(None, "t", None, table)
-    wide = landed("id", *(f"f{n}" for n in range(201)))
-    known.resolve(Counter([wide, landed("id", "a")]))
-    assert known.too_wide[wide] == 202 and known.row_schema.names == ["id", "a"]
-    assert known.latest_schema.names == ["id", "a"]
-    known.resolve(Counter([wide, landed("id", "a"), landed("id", "b")]))
-    assert known.row_schema.names == ["id", "a", "b"]
-
-
-def test_schemas_that_add_very_many_columns_together_are_left_out():
-    table = t.StructType([t.StructField("id", t.IntegerType())])
-    known = LandedSchemas(None, "t", None, table)
-    wide = [landed("id", *(f"{name}{n}" for n in range(90))) for name in "abc"]
-    known.resolve(Counter([landed("id", "x"), *wide]))
-    assert len(known.row_schema) == 2 + 2 * 90 and len(known.too_wide) == 1
 
 
 @pytest.mark.parametrize(

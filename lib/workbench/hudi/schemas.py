@@ -7,8 +7,9 @@ schema, plus the fields that only earlier schemas have. Fields are matched by na
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from typing import Any, Collection, Iterator, Mapping, NamedTuple, Optional
+from typing import Any, Collection, Mapping, NamedTuple, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,10 +18,8 @@ from pyspark.sql import types as T
 from ..base import LakeError, World
 from ..topic import connect_schema
 from . import analyst_types
-from .evolution import can_read, leaf_types, merge_schemas
+from .evolution import can_read, merge_schemas
 
-# Greatest number of columns that a schema may add to a table. More are a mistake.
-MAX_NEW_COLUMNS = 200
 # Greatest number of schemas of one batch that are requested or read, besides the topic's own. A topic
 # has a few; garbage may name as many as it has messages.
 MAX_SCHEMAS = 100
@@ -55,7 +54,6 @@ class Schemas:
             types that are sent.
         as_numbers: whether dates and times are numbers to Spark, as analyst types need them.
         resolved: {id: schema, in Avro or of Kafka Connect}.
-        too_wide: {id: number of columns that the schema would add} of the schemas that are left out.
     """
 
     differ = True
@@ -77,7 +75,6 @@ class Schemas:
         self.scales, self.as_numbers = scales, as_numbers
         self._latest: Any = None  # the latest schema
         self.resolved: dict[str, Any] = {}
-        self.too_wide: dict[str, int] = {}
 
     @property
     def row_schema(self) -> T.StructType:
@@ -177,40 +174,17 @@ class Schemas:
     def _update_reader_schema(self, new: dict[str, Any], latest: dict[str, Any]) -> None:
         """Merge the present reader schema, the new schemas and the latest one.
 
-        A schema with which they add more than MAX_NEW_COLUMNS columns is left out: its messages are dead
-        letters.
         After an error nothing is changed.
         """
         name = self.connect_schema(latest).get("name", "Value")
-        latest_columns = self._columns(latest)
-        known = self.reader_schema or self.table_schema or latest_columns
-        known_names = leaf_types(known).keys()
-        added: set[tuple[str, ...]] = set()
-        too_wide, accepted = {}, {}
-        for id, columns in [("", latest_columns), *self._readable_columns(new, latest)]:
-            more = added | (leaf_types(columns).keys() - known_names)
-            if len(more) > MAX_NEW_COLUMNS:
-                too_wide[id] = len(more)
-            else:
-                accepted[id], added = columns, more
-        previous = self.latest_schema or known
-        newest = accepted.pop("", None) or next(reversed(accepted.values()), previous)
         versions = [self.reader_schema] if self.reader_schema else []
-        self.reader_schema = merge_schemas(name, *versions, *accepted.values(), newest)
-        self.latest_schema = newest
-        self._latest = latest
-        self.too_wide.update(too_wide)
-
-    def _readable_columns(
-        self, new: dict[str, Any], latest: Any
-    ) -> Iterator[tuple[str, T.StructType]]:
-        """Yield (id, columns) of the new schemas whose messages become rows."""
-        for id, schema in new.items():
-            try:
+        for schema in new.values():
+            with contextlib.suppress(LakeError):  # what Spark cannot read is a dead letter
                 if not self.rejection(schema, latest):
-                    yield id, self._columns(schema)
-            except LakeError:
-                pass  # what Spark cannot read is a dead letter
+                    versions.append(self._columns(schema))
+        latest_columns = self._columns(latest)
+        self.reader_schema = merge_schemas(name, *versions, latest_columns)
+        self.latest_schema, self._latest = latest_columns, latest
 
     def connect_schema(self, schema: Any) -> dict[str, Any]:
         """Return Connect's schema of one of `resolved`; raise LakeError if there is none."""
@@ -249,11 +223,6 @@ class Schemas:
         try:
             have = self.sent_type(id)
             reason = "" if self.is_explicit else self.rejection(schema, self._latest)
-            if id in self.too_wide:
-                reason = (
-                    f"with it the schemas add {self.too_wide[id]:,} columns, and at most {MAX_NEW_COLUMNS} "
-                    "are taken: if they are intended, name the columns with schema=… of hudi.ingest"
-                )
             if not reason:
                 connect = self.connect_schema(schema)
                 if self.scales is not None:
