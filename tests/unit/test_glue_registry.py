@@ -52,9 +52,7 @@ def framed(id, avsc, record, magic=b"\3\0"):
 def test_a_message_is_taken_apart():
     body = b"\x02 and more"
     found = wire.parse_wire_format(WORLD, b"\3\0" + UUID(ID).bytes + body)
-    assert (
-        found == wire.WireMessage("glue", "globalId", ID, body) and found.schema == f"globalId {ID}"
-    )
+    assert found == wire.WireMessage("glue", ID, body) and found.schema == f"globalId {ID}"
 
 
 def test_what_is_no_message_of_glue():
@@ -369,7 +367,7 @@ def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: MORE)
     known = decode_avro.AvroSchemas(WORLD, "m.p.t")
     assert known.resolve(Counter([f"globalId {ID}"])) == [f"globalId {ID}"]
-    assert asked == [(ID, "globalId")] and known.reader_schema.fieldNames() == ["id", "name"]
+    assert asked == [(ID,)] and known.reader_schema.fieldNames() == ["id", "name"]
 
 
 # --- the landing, whose tasks cannot ask

@@ -155,8 +155,8 @@ def logs(*lines, stream="workbench-outbox_source-0a1b", times=1):
 def test_the_classes_are_those_that_landing_knows_and_our_configurations_have():
     ours = (NAME, "moma_sink", "movies_source")
     assert {cls for cls, _ in side.CUSTOM_PLUGINS.values()} == {
-        models.LENSES,
-        models.JDBC,
+        *models.SINKS,
+        *models.SOURCES,
         *(connect.config(WORLD, name)["connector.class"] for name in ours),
     }
 
