@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from workbench.base.errors import LakeError
-from workbench.hudi import analyst_types, decode_json
+from workbench.hudi import analyst_types, decode_json, schemas
 from workbench.hudi.decode_avro import LandedSchemas
 from workbench.topic import avro
 from workbench.topic.connect_schema import DATE, DECIMAL, TIMESTAMP, from_avro, to_spark
@@ -157,8 +157,13 @@ def test_schemas_that_no_column_holds_change_nothing():
 
 
 def test_a_schema_that_messages_carry_is_read_once(monkeypatch):
-    read = []
-    monkeypatch.setattr(decode_json, "to_spark", lambda schema, as_numbers: read.append(1))
+    read, to_spark = [], schemas.connect_schema.to_spark
+
+    def count(schema, as_numbers):
+        read.append(schema)
+        return to_spark(schema, as_numbers)
+
+    monkeypatch.setattr(schemas.connect_schema, "to_spark", count)
     known = decode_json.CarriedSchemas(None, "t", as_numbers=True)
     ids = [json.dumps(struct(field("id", "int32"))), json.dumps(struct(field("a", "string")))]
     for _ in range(2):
