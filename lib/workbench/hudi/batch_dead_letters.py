@@ -60,6 +60,8 @@ class BatchDeadLetters:
 
     def replaced_by(self, last: SourceProgress, begins_replay: bool) -> list[str]:
         """Return the names of the folders that are obsolete when a replay has read all messages again."""
+        if not begins_replay and not last.get("replaced"):
+            return []
         shown = {name for name in self._names() if not name.startswith(".")}
         return sorted(shown if begins_replay else shown & {*last.get("replaced", [])})
 

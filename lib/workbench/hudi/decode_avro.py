@@ -32,6 +32,8 @@ class _WriterSchemas(Schemas):
 
     def rejection(self, definition: Any, latest: Any) -> str:
         """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
+        if not avro.is_record(definition):
+            return ""
         name, record_name = avro.full_name(definition), avro.full_name(latest)
         if name != record_name:
             return f"its record is {name}, and the topic's is {record_name}"
