@@ -9,14 +9,13 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow
 import pytest
 from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import files
 from workbench.base.added_columns import is_data
 from workbench.base.errors import LakeError
-from workbench.hudi import changes, ddl, decode, evolution, ingesting, loading, timeline
+from workbench.hudi import changes, ddl, decode, evolution, ingesting, timeline
 from workbench.hudi.tables import dead_letters_path, key_options, table_lock, table_state_dir
 from workbench.spark import settings
 from workbench.topic import dlq
@@ -209,17 +208,6 @@ def test_a_table_has_buckets_or_not(written, same, other):
     own = table(**other).options().get("_workbench_buckets", "no")
     with pytest.raises(LakeError, match=f"was written with {written} buckets, not {own}"):
         ingesting.check_buckets(table(**other), commit, "here")
-
-
-@pytest.mark.parametrize(
-    "keys, unique", [((1, 2), True), ((1, 1), False), (("None", "none"), True)]
-)
-def test_the_keys_of_a_batch_are_compared(keys, unique):
-    rows = [{"row": {"id": key}, "outcome": decode.UPSERT} for key in keys]
-    dead = {"row": None, "outcome": decode.DEAD}
-    batch = pyarrow.Table.from_pylist([*rows, dead])
-    counts = {"upserts": 2, "dead_letters": 1}
-    assert loading._count_in_memory(batch, table()) == (counts, unique)
 
 
 def test_the_partitions_of_all_new_commits_are_registered(tmp_path, monkeypatch):
