@@ -196,21 +196,6 @@ def test_a_newest_schema_of_names_that_are_one_stops_the_ingest(bench):
     assert set(bench.rows()) == {1} and len(bench.rows()[1].asDict()) == 6 + 3, "beside Hudi's"
 
 
-def test_a_newest_schema_of_very_many_columns_is_left_out(bench):
-    """Its messages are dead letters until somebody says which columns are intended; the others are rows."""
-    ids = bench.register(V1)
-    bench.send(wire_message(ids.glob, v1(1, 1)))
-    assert bench.go().upserts == 1
-    more = {f"f{n}": "int" for n in range(3000)}
-    bad = bench.register(record_schema("Value", id="int", part="string", __lsn="int", **more))
-    bench.send(wire_message(bad.glob, v1(2, 1) + b"\0" * 3000), wire_message(ids.glob, v1(3, 1)))
-    done = bench.go()
-    assert (done.upserts, done.dead_letters) == (1, 1)
-    (letter,) = bench.letters().values()
-    assert "with it the schemas add 3,000 columns, and at most 200 are taken" in letter.reason
-    assert set(bench.rows()) == {1, 3} and len(bench.rows()[1].asDict()) == 6 + 3, "beside Hudi's"
-
-
 def test_columns_that_are_asked_for_are_taken(bench, spark):
     from pyspark.sql import types as T
 
