@@ -21,37 +21,24 @@ The settings in a connector's JSON that `landing.run` and `landing.poll` accept.
 [settings.schema.json](settings.schema.json) has the same settings as a JSON schema, for an editor. It does not check
 which of them depend on the value of another setting.
 """
-Plugins = Mapping[str, type[Settings]]
-Section = tuple[str, str, Plugins]  # prefix, setting that selects the plugin, models
-
-KEYS: Section = ("key.converter.", "", {"": models.KeyConverter})
-CONNECTORS: dict[type[Settings], list[Section]] = {
-    models.LensesSink: [
-        ("value.converter.", "value.converter", models.LENSES_CONVERTERS),
-        KEYS,
-    ],
-    models.ConfluentSink: [
-        ("value.converter.", "value.converter", models.CONFLUENT_CONVERTERS),
-        KEYS,
-    ],
-    models.JdbcSource: [
-        ("value.converter.", "value.converter", models.SOURCE_VALUE_CONVERTERS),
-        ("key.converter.", "key.converter", models.SOURCE_KEY_CONVERTERS),
-    ],
-}
+CONNECTORS: dict[str, Mapping[str, type[Settings]]] = {
+    **models.SINKS,
+    **models.SOURCES,
+}  # {class: {class of its value converter: model}}
 
 
-def rows(model: type[Settings], prefix: str = "", base: type[Settings] = Settings) -> list[str]:
-    """Return the rows of a table with the settings of a model that differ from those of its base."""
+def rows(*models_: type[Settings]) -> list[str]:
+    """Return the rows of a table with the settings that models have in common."""
     lines = []
-    for name, field in model.model_fields.items():
-        if issubclass(model, base) and repr(field) == repr(base.model_fields.get(name)):
+    first, *others = (model.model_fields for model in models_)
+    for name, field in first.items():
+        if any(repr(fields.get(name)) != repr(field) for fields in others):
             continue
         values = re.sub(r"^valid: ", "", valid_values(field))
         if field.exclude:
             values = f"no effect: {values}"
         default = "required" if field.is_required() else _default(field.default)
-        lines.append(f"| `{prefix}{field.alias}` | {default} | {_cell(values)} |")
+        lines.append(f"| `{field.alias}` | {default} | {_cell(values)} |")
     return lines
 
 
@@ -71,30 +58,21 @@ def table(lines: list[str]) -> str:
     return "\n".join(["| setting | default | values |", "|---|---|---|", *lines])
 
 
-def parts(model: type[Settings], plugin: str) -> list[str]:
+def parts(plugin: str, by_converter: Mapping[str, type[Settings]]) -> list[str]:
     """Return the parts of the page about one connector."""
-    selectors = {selector: models_ for _, selector, models_ in CONNECTORS[model] if selector}
-    own = []
-    for line in rows(model):
-        name = line.split("`")[1]
-        if name in selectors:
-            line = line.rpartition(" | ")[0] + f" | {', '.join(sorted(selectors[name]))} |"
-            if name.endswith("converter"):
-                line = line.replace(" |  | ", f" | `{models.DEFAULT_CONVERTER}` | ")
-        own.append(line)
-    found = [f"## {model.__name__}", f"{model.__doc__} Class: `{plugin}`.", table(own)]
-    for prefix, selector, plugins in CONNECTORS[model]:
-        for name, section in plugins.items():
-            lines = rows(section, prefix, model)
-            if not selector:
-                names = ", ".join(line.split(" | ")[0].strip("| ") for line in lines)
-                found.append(f"No effect, because a sink does not store keys: {names}.")
-            elif lines:
-                found += [f"With `{selector}={name}`:", table(lines)]
-    if issubclass(model, models.SinkSettings):
-        found.append(
-            "No effect: `producer.override.*`, the settings of the producer of dead letters."
-        )
+    common = rows(*by_converter.values())
+    model = next(iter(by_converter.values()))
+    found = [f"## `{plugin}`", table(common)]
+    for converter, other in by_converter.items():
+        own = [line for line in rows(other) if line not in common]
+        found.append(f"{other.__doc__} `value.converter`: `{converter}`.")
+        if own:
+            found.append(table(own))
+    without_effect = [
+        f"`{prefix}*`" for prefix in sorted(model.SECTIONS) if prefix != "transforms."
+    ]
+    if without_effect:
+        found.append(f"No effect: {', '.join(without_effect)}.")
     if model.REJECTED:
         reasons = [f"- `{name}`: {reason}." for name, reason in model.REJECTED.items()]
         found += ["Rejected, although a published connector has it:", "\n".join(reasons)]
@@ -104,8 +82,8 @@ def parts(model: type[Settings], plugin: str) -> list[str]:
 def page() -> str:
     """Return the text of the page."""
     found = [HEADER.strip()]
-    for plugin, model in {**models.SINKS, **models.SOURCES}.items():
-        found += parts(model, plugin)
+    for plugin, by_converter in CONNECTORS.items():
+        found += parts(plugin, by_converter)
     found += ["## Transforms", "The settings of a transform `x` begin with `transforms.x.`."]
     by_model: dict[type[Settings], list[str]] = {}
     for name, transform in models.TRANSFORMS.items():
@@ -115,7 +93,7 @@ def page() -> str:
     return "\n\n".join(found) + "\n"
 
 
-def json_schema(model: type[Settings], prefix: str = "") -> dict[str, Any]:
+def json_schema(model: type[Settings]) -> dict[str, Any]:
     """Return the JSON schema of a model, for texts as in a connector's JSON, {name: schema}."""
     properties = {}
     for name, schema in model.model_json_schema()["properties"].items():
@@ -126,30 +104,25 @@ def json_schema(model: type[Settings], prefix: str = "") -> dict[str, Any]:
         if schema.get("type") == "array":  # names in one text, separated by commas
             schema = {"type": "string", "description": schema.get("description", "names")}
         schema.pop("default", None)
-        properties[f"{prefix}{name}"] = schema
+        properties[name] = schema
     return properties
 
 
-def schema_of(model: type[Settings], plugin: str) -> dict[str, Any]:
+def schema_of(model: type[Settings], plugin: str, converter: str) -> dict[str, Any]:
     """Return the JSON schema of a connector."""
     properties = json_schema(model)
-    for prefix, selector, plugins in CONNECTORS[model]:
-        for section in plugins.values():
-            for name, schema in json_schema(section, prefix).items():
-                # each plugin has its own rules for a setting that several have
-                known = properties.setdefault(name, schema)
-                if known != schema:
-                    properties[name] = {"type": "string"}
-        if selector:
-            properties[selector] = {"enum": sorted(plugins)}
     properties["connector.class"] = {"const": plugin}
+    properties["value.converter"] = {"const": converter}
+    sections = "|".join(re.escape(prefix) for prefix in sorted(model.SECTIONS))
     required = [f.alias for f in model.model_fields.values() if f.is_required()]
+    if converter != models.JSON_CONVERTER:  # the default
+        required.append("value.converter")
     return {
         "title": model.__name__,
         "description": model.__doc__,
         "type": "object",
         "properties": properties,
-        "patternProperties": {r"^(transforms|producer\.override)\.": {"type": "string"}},
+        "patternProperties": {f"^({sections})": {"type": "string"}},
         "required": required,
         "additionalProperties": False,
     }
@@ -158,7 +131,9 @@ def schema_of(model: type[Settings], plugin: str) -> dict[str, Any]:
 def files() -> dict[Path, str]:
     """Return the text of each file."""
     schemas = [
-        schema_of(model, plugin) for plugin, model in {**models.SINKS, **models.SOURCES}.items()
+        schema_of(model, plugin, converter)
+        for plugin, by_converter in CONNECTORS.items()
+        for converter, model in by_converter.items()
     ]
     document: dict[str, Union[str, list[Any]]] = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

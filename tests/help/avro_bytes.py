@@ -26,8 +26,8 @@ def record_schema(name, **fields):
     }
 
 
-def wire_message(id, body, size=8):
-    return b"\0" + id.to_bytes(size, "big") + body
+def wire_message(id, body):
+    return b"\0" + id.to_bytes(8, "big") + body
 
 
 def read_container(data):

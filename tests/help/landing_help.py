@@ -29,7 +29,7 @@ def register(monkeypatch, schemas):
     """Let the registry have these schemas, {id: schema}; return the list of the requested ids."""
     requested = []
 
-    def find(world, id, kind):
+    def find(world, id):
         requested.append(id)
         return schemas.get(id)
 

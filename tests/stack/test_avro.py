@@ -20,7 +20,6 @@ from workbench.checks import check
 from workbench.hudi import changes
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from worlds import with_settings
 
 NAME = "avro_test"
 
@@ -82,11 +81,7 @@ def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
     message = topics.read(lab, ARTISTS, limit=1)["value"][0]
     seen = registry.inspect_message(lab, message)
     mine = ours[ours["artifact"] == f"{ARTISTS}-value"].iloc[0]
-    assert (seen["wire"], seen["id_kind"], seen["schema_id"]) == (
-        "apicurio_legacy8",
-        "globalId",
-        mine["global_id"],
-    )
+    assert (seen["wire"], seen["schema_id"]) == ("apicurio_legacy8", mine["global_id"])
     assert seen["schema_name"] == f"{ARTISTS}.Value"
     raw = message.encode() if isinstance(message, str) else message
     assert seen["hex"] == raw.hex(" ")
@@ -114,12 +109,8 @@ def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
         "__source_ts_ms",
         "__source_txId",
     ]
-    text = registry.schema(lab, int(mine["content_id"]), "contentId")
-    assert (
-        text
-        == registry.latest(lab, f"{ARTISTS}-value")
-        == registry.schema(lab, int(mine["global_id"]))
-    )
+    latest = registry.latest(lab, f"{ARTISTS}-value")
+    assert registry.schema(lab, int(mine["global_id"])) == latest
 
 
 def test_every_type_is_exact(lab, spark, table, path):
@@ -270,27 +261,6 @@ def test_the_raw_envelope(lab, spark, table, path):
         "apicurio_legacy8",
         Decimal("12345678.90"),
     )
-
-
-def test_a_converter_that_writes_ids_of_four_bytes(lab, spark, table):
-    """As params/local.yaml says it is to be set; in the world's own format its messages are dead
-    letters."""
-    four = {
-        f"{side}.converter.apicurio.registry.{key}": value
-        for side in ("key", "value")
-        for key, value in (("as-confluent", "true"), ("use-id", "contentId"))
-    }
-    name, topic = NAME + "_four", f"{NAME}_four.public.artworks"
-    if name not in connect.names(lab):
-        config = avro_help.source_config(lab, NAME, name)
-        connect.apply(lab, name, {**config, "topic.prefix": name, **four})
-    topics.wait_for_messages(lab, topic, 2, connector=name)
-    other = with_settings(lab, registry={"wire": "apicurio"})
-    source, it = hudi.Topic(topic, format="avro"), table(**artworks())
-    assert hudi.ingest(spark, lab, source, table(**artworks())).dead_letters == 2
-    done = hudi.ingest(spark, other, source, it)
-    assert (done.upserts, done.dead_letters) == (2, 0)
-    assert {r.title for r in hudi.read(spark, it).collect()} == {"Picador", None}
 
 
 def test_the_converter_is_a_plugin_and_a_misspelt_key_of_it_is_refused(lab):

@@ -14,7 +14,6 @@ from workbench import hudi, stack
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.topic import topics
-from worlds import with_settings
 
 V1 = record_schema("Value", id="int", part="string", __lsn="int")
 
@@ -197,21 +196,6 @@ def test_a_newest_schema_of_names_that_are_one_stops_the_ingest(bench):
     assert set(bench.rows()) == {1} and len(bench.rows()[1].asDict()) == 6 + 3, "beside Hudi's"
 
 
-def test_a_newest_schema_of_very_many_columns_is_left_out(bench):
-    """Its messages are dead letters until somebody says which columns are intended; the others are rows."""
-    ids = bench.register(V1)
-    bench.send(wire_message(ids.glob, v1(1, 1)))
-    assert bench.go().upserts == 1
-    more = {f"f{n}": "int" for n in range(3000)}
-    bad = bench.register(record_schema("Value", id="int", part="string", __lsn="int", **more))
-    bench.send(wire_message(bad.glob, v1(2, 1) + b"\0" * 3000), wire_message(ids.glob, v1(3, 1)))
-    done = bench.go()
-    assert (done.upserts, done.dead_letters) == (1, 1)
-    (letter,) = bench.letters().values()
-    assert "with it the schemas add 3,000 columns, and at most 200 are taken" in letter.reason
-    assert set(bench.rows()) == {1, 3} and len(bench.rows()[1].asDict()) == 6 + 3, "beside Hudi's"
-
-
 def test_columns_that_are_asked_for_are_taken(bench, spark):
     from pyspark.sql import types as T
 
@@ -244,18 +228,6 @@ def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
         and not bench.letters()
         and set(bench.rows()) == {1, 2}
     )
-
-
-def test_the_other_wire_format(bench, world, path):
-    for doc in "abc":  # a second version takes up one global id, but more than one content id
-        bench.register(
-            {**record_schema("Other", a="int"), "doc": bench.topic + doc}, f"{bench.topic}-other"
-        )
-    ids = bench.register({**V1, "doc": bench.topic})
-    assert ids.glob != ids.content
-    bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
-    done = bench.go(with_settings(world, registry={"wire": "apicurio"}))
-    assert (done.upserts, done.dead_letters) == (2, 0) and set(bench.rows()) == {1, 2}
 
 
 @pytest.mark.parametrize("mode", ["EXCEPTION", "CORRECTED"])

@@ -65,7 +65,9 @@ def decoded(spark):
             "key string, value string, topic string, partition int, offset long, file string",
         )
         table = Table("t", "file:/none", ("id",), "id")
-        return decode.rows(raw, PublishedSchema(schema), table).orderBy("offset").collect()
+        return (
+            decode.rows(raw, PublishedSchema(None, "t", schema), table).orderBy("offset").collect()
+        )
 
     return run
 

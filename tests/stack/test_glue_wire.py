@@ -81,7 +81,7 @@ def glue(world, topic, monkeypatch):
     monkeypatch.setattr(
         GlueRegistry,
         "find",
-        lambda _, id, kind=wire.GLOBAL_ID: asked.append(id) or schemas.get(id),
+        lambda _, id: asked.append(id) or schemas.get(id),
     )
     monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: V2)
     monkeypatch.setattr(

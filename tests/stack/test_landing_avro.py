@@ -20,7 +20,6 @@ from workbench.checks import check
 from workbench.landing import job
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from worlds import with_settings
 
 NAME = "landing_test"
 ARTISTS, ARTWORKS = f"{NAME}.public.artists", f"{NAME}.public.artworks"
@@ -388,10 +387,3 @@ def test_a_record_without_a_key_in_a_file(bench):
         '{"id":null,"part":null,"__lsn":1}',
     )
     assert {i: r.part for i, r in bench.rows().items()} == {1: None}
-
-
-def test_another_wire_format(bench, world):
-    ids = bench.register(V1)
-    bench.send(*[wire_message(ids.content, v1(n, 1), size=4) for n in (1, 2)])
-    other = with_settings(world, registry={"wire": "apicurio"})
-    assert bench.land(other).records == 2 and bench.ingest().upserts == 2

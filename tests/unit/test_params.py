@@ -110,7 +110,7 @@ REFERENCE = [
         (
             "wire: apicurio_legacy8",
             "wire: apicurio_legacy",
-            ["registry.wire: ", "'apicurio', 'apicurio_legacy8' or 'glue'"],
+            ["registry.wire: ", "'apicurio_legacy8' or 'glue'"],
         ),
         ("${secret:postgres.admin}", "hunter2", REFERENCE),
         ("${secret:postgres.admin}", '""', REFERENCE),

@@ -58,7 +58,7 @@ class MemoryRegistry:
     def names(self):
         return list(self.schemas)
 
-    def find(self, id, kind):
+    def find(self, id):
         versions = [version for versions in self.schemas.values() for version in versions]
         return dict(versions).get(int(id))
 

@@ -31,23 +31,19 @@ def with_registry(**fields):
 
 
 @pytest.mark.parametrize(
-    ("name", "head", "kind", "id"),
-    [
-        ("apicurio", "00 00000007", "contentId", 7),
-        ("apicurio_legacy8", "00 0000000000000007", "globalId", 7),
-        ("apicurio_legacy8", "00 ffffffffffffffff", "globalId", 2**64 - 1),
-    ],
+    ("head", "id"),
+    [("00 0000000000000007", 7), ("00 ffffffffffffffff", 2**64 - 1)],
 )
-def test_each_wire_format(name, head, kind, id):
-    world = with_registry(wire=name)
+def test_each_wire_format(head, id):
+    name = "apicurio_legacy8"
     for body in (b"", b"\x00avro"):
-        found = wire.parse_wire_format(world, bytes.fromhex(head) + body)
-        assert found == wire.WireMessage(name, kind, id, body) and found.schema == f"{kind} {id}"
-    assert wire.parse_wire_format(world, bytes.fromhex(head)[:-1]) is None  # shorter than an id
+        found = wire.parse_wire_format(WORLD, bytes.fromhex(head) + body)
+        assert found == wire.WireMessage(name, id, body) and found.schema == f"globalId {id}"
+    assert wire.parse_wire_format(WORLD, bytes.fromhex(head)[:-1]) is None  # shorter than an id
     assert (
-        wire.parse_wire_format(world, b"\x01" + bytes.fromhex(head)[1:]) is None
+        wire.parse_wire_format(WORLD, b"\x01" + bytes.fromhex(head)[1:]) is None
     )  # another magic byte
-    assert wire.parse_wire_format(world, b"") is None
+    assert wire.parse_wire_format(WORLD, b"") is None
 
 
 def test_every_wire_that_a_world_may_name_is_known():
@@ -124,7 +120,7 @@ def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
         registry.artifacts,
         lambda w: registry.schema(w, 1),
         lambda w: registry.latest(w, "t-value"),
-        lambda w: registry.find(w, 1, "contentId"),
+        lambda w: registry.find(w, 1),
         lambda w: registry.inspect_message(w, bytes(8) + b"\x01"),
     ],
 )
@@ -155,29 +151,18 @@ def test_an_id_that_does_not_exist_is_named_with_what_to_do(monkeypatch):
         match="(?s)globalId 4711 is not in the registry.*registry.artifacts.*registry.wire",
     ):
         registry.schema(WORLD, 4711)
-    assert registry.find(WORLD, 4711, "contentId") is None
-    assert answers.asked == [
-        "/ids/globalIds/4711",
-        "/ids/contentIds/4711",
-    ]
+    assert answers.asked == ["/ids/globalIds/4711"]
     assert (
-        registry.find(WORLD, 2**63) is None and len(answers.asked) == 2
+        registry.find(WORLD, 2**63) is None and len(answers.asked) == 1
     )  # no long: it would be a bad request
 
 
-def test_a_schema_by_each_kind_of_id(monkeypatch):
+def test_a_schema_by_its_id(monkeypatch):
     text = json.dumps({"type": "string"})
-    Answers(
-        monkeypatch,
-        **{
-            "/ids/globalIds/1": text,
-            "/ids/contentIds/2": text,
-            "/ids/contentIds/3": "syntax = proto3",
-        },
-    )
-    assert registry.schema(WORLD, 1) == registry.schema(WORLD, 2, "contentId") == {"type": "string"}
-    with pytest.raises(LakeError, match="(?s)not an Avro schema.*contentIds/3"):
-        registry.schema(WORLD, 3, "contentId")
+    Answers(monkeypatch, **{"/ids/globalIds/1": text, "/ids/globalIds/3": "syntax = proto3"})
+    assert registry.schema(WORLD, 1) == {"type": "string"}
+    with pytest.raises(LakeError, match="(?s)not an Avro schema.*globalIds/3"):
+        registry.schema(WORLD, 3)
 
 
 def test_an_artifact_that_is_not_there_names_the_nearest(monkeypatch):
@@ -278,7 +263,7 @@ WHO = "12345678-1234-1234-1234-123456789012"
 def test_a_message_is_taken_apart_without_spark(monkeypatch):
     for name in ("workbench.spark", "workbench.hudi.decode_avro"):
         monkeypatch.setitem(sys.modules, name, None)  # importing it is an error
-    monkeypatch.setattr(registry, "find", lambda world, id, kind: SEEN)
+    monkeypatch.setattr(registry, "find", lambda world, id: SEEN)
     now = dt.datetime(2001, 2, 3, 4, 5, 6, 789012)
     out = io.BytesIO()
     fastavro.schemaless_writer(
@@ -298,7 +283,6 @@ def test_a_message_is_taken_apart_without_spark(monkeypatch):
     seen = registry.inspect_message(WORLD, value)
     assert seen == {
         "wire": "apicurio_legacy8",
-        "id_kind": "globalId",
         "schema_id": 7,
         "schema_name": "m.p.t.Value",
         "hex": value.hex(" "),

@@ -4,9 +4,8 @@ import json
 from collections import Counter
 
 import pytest
-from pyspark.sql import types as t
 from workbench.base.errors import LakeError
-from workbench.hudi import analyst_types, decode_json
+from workbench.hudi import analyst_types, decode_json, schemas
 from workbench.hudi.decode_avro import LandedSchemas
 from workbench.topic import avro
 from workbench.topic.connect_schema import DATE, DECIMAL, TIMESTAMP, from_avro, to_spark
@@ -125,26 +124,6 @@ def landed(*names):
     return json.dumps({"type": "record", "name": "Value", "fields": fields})
 
 
-def test_a_schema_of_very_many_columns_is_left_out():
-    """Also the newest one; the others are taken in."""
-    table = t.StructType([t.StructField("id", t.IntegerType())])
-    known = LandedSchemas(None, "t", None, table)
-    wide = landed("id", *(f"f{n}" for n in range(201)))
-    known.resolve(Counter([wide, landed("id", "a")]))
-    assert known.too_wide[wide] == 202 and known.row_schema.names == ["id", "a"]
-    assert known.latest_schema.names == ["id", "a"]
-    known.resolve(Counter([wide, landed("id", "a"), landed("id", "b")]))
-    assert known.row_schema.names == ["id", "a", "b"]
-
-
-def test_schemas_that_add_very_many_columns_together_are_left_out():
-    table = t.StructType([t.StructField("id", t.IntegerType())])
-    known = LandedSchemas(None, "t", None, table)
-    wide = [landed("id", *(f"{name}{n}" for n in range(90))) for name in "abc"]
-    known.resolve(Counter([landed("id", "x"), *wide]))
-    assert len(known.row_schema) == 2 + 2 * 90 and len(known.too_wide) == 1
-
-
 @pytest.mark.parametrize(
     "kind",
     [
@@ -178,8 +157,13 @@ def test_schemas_that_no_column_holds_change_nothing():
 
 
 def test_a_schema_that_messages_carry_is_read_once(monkeypatch):
-    read = []
-    monkeypatch.setattr(decode_json, "to_spark", lambda schema, as_numbers: read.append(1))
+    read, to_spark = [], schemas.connect_schema.to_spark
+
+    def count(schema, as_numbers):
+        read.append(schema)
+        return to_spark(schema, as_numbers)
+
+    monkeypatch.setattr(schemas.connect_schema, "to_spark", count)
     known = decode_json.CarriedSchemas(None, "t", as_numbers=True)
     ids = [json.dumps(struct(field("id", "int32"))), json.dumps(struct(field("a", "string")))]
     for _ in range(2):

@@ -177,7 +177,7 @@ class Registry(Service):
 
     kind: Literal["apicurio", "glue"]
     url: str
-    wire: Literal["apicurio", "apicurio_legacy8", "glue"]  # see topic/wire.py
+    wire: Literal["apicurio_legacy8", "glue"]  # see topic/wire.py
 
 
 class Lake(ConfigModel):

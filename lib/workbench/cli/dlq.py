@@ -118,14 +118,8 @@ def remove(
 
 
 @app.command()
-def replay(
-    topic: str = TOPIC,
-    offset: list[int] = typer.Option(
-        [], help="Offset of one dead letter; may be repeated. Default: all dead letters."
-    ),
-    world: str = WORLD,
-) -> None:
+def replay(topic: str = TOPIC, world: str = WORLD) -> None:
     """Publish dead letters that were not replayed yet to their original topics, unchanged."""
     from ..topic import dlq
 
-    echo(f"dead letters replayed: {dlq.replay(open_world(world), topic, offsets=offset)}")
+    echo(f"dead letters replayed: {dlq.replay(open_world(world), topic)}")

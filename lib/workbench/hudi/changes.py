@@ -243,7 +243,8 @@ def _create_schemas(
 ) -> Schemas:
     is_avro, is_analyst = source.format == "avro", source.types == ANALYST
     if not is_avro and source.types == PUBLISHED:
-        return PublishedSchema(decode.reader_schema(table.name) if schema is None else schema)
+        reader_schema = decode.reader_schema(table.name) if schema is None else schema
+        return PublishedSchema(world, source.topic, reader_schema)
     kind: type[Schemas] = CarriedSchemas
     if is_avro:
         kind = AvroSchemas if isinstance(source, Topic) else LandedSchemas

@@ -26,20 +26,20 @@ END_MARKER = b"\xffworkbench: end\xff"
 class _WriterSchemas(Schemas):
     """The Avro schemas that messages or files were written with."""
 
-    def connect_schema(self, schema: Any) -> dict[str, Any]:
+    def connect_schema(self, definition: Any) -> dict[str, Any]:
         """Return Connect's schema."""
-        return connect_schema.from_avro(schema)
+        return connect_schema.from_avro(definition)
 
-    def rejection(self, schema: Any, latest: Any) -> str:
+    def rejection(self, definition: Any, latest: Any) -> str:
         """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
-        if not avro.is_record(schema):
+        if not avro.is_record(definition):
             return ""
-        name, record_name = avro.full_name(schema), avro.full_name(latest)
+        name, record_name = avro.full_name(definition), avro.full_name(latest)
         if name != record_name:
             return f"its record is {name}, and the topic's is {record_name}"
         loose = [
             field["name"]
-            for field in schema["fields"]
+            for field in definition["fields"]
             if "null" in field["type"] and field.get("default") is not None
         ]
         if not loose or self.scales is None:
@@ -76,19 +76,20 @@ class AvroSchemas(_WriterSchemas):
             new = new[:MAX_SCHEMAS] + [id for id in new[MAX_SCHEMAS:] if id in own]
         found = {}
         for id in new:
-            kind, _, number = id.partition(" ")
             with contextlib.suppress(LakeError):  # a schema of another kind, such as Protobuf
-                avsc = registry.find(self.world, number, kind)
+                avsc = registry.find(self.world, id.partition(" ")[2])
                 if avsc is not None:
-                    found[id] = avsc
-        needs_latest = self.needs_latest(found)
-        self.add(found, registry.latest(self.world, artifact) if needs_latest else None)
+                    found[id] = self.read(avsc)
+        latest = None
+        if self.needs_latest(found):
+            latest = self.read(registry.latest(self.world, artifact))
+        self.add(found, latest)
         return [id for id in counts if id in self.resolved]
 
     def parse(self, id: str) -> Column:
         """Return struct<payload, end>; `end` is END_MARKER if the bytes are exactly one record."""
         end = {"type": "fixed", "name": "workbench_end", "size": len(END_MARKER)}
-        payload = avro.for_spark(self.resolved[id], self.as_numbers)
+        payload = avro.for_spark(self.resolved[id].definition, self.as_numbers)
         message = {
             "type": "record",
             "name": "workbench_message",
@@ -118,20 +119,20 @@ class LandedSchemas(_WriterSchemas):
 
     def resolve(self, counts: Counter[str]) -> list[str]:
         """Read the schemas; the newest one of the most common record name is the latest."""
-        found = {id: json.loads(id) for id in counts}
+        found = {id: self.read(json.loads(id)) for id in counts}
         names: Counter[str] = Counter()
-        for id, avsc in found.items():
-            if avro.is_record(avsc):
-                names[avro.full_name(avsc)] += counts[id]
+        for id, schema in found.items():
+            if avro.is_record(schema.definition):
+                names[avro.full_name(schema.definition)] += counts[id]
         # of two that are as common that of the older file
         common = max(reversed(names), key=lambda name: names[name], default="")
-        of_topic = [avsc for avsc in found.values() if avro.full_name(avsc) == common]
-        self.add(found, of_topic[0] if of_topic else None)
+        of_topic = (s for s in found.values() if avro.full_name(s.definition) == common)
+        self.add(found, next(of_topic, None))
         return list(found)
 
     def name(self, id: str) -> str:
         """Return the name of the record."""
-        return avro.full_name(self.resolved[id])
+        return avro.full_name(self.resolved[id].definition)
 
 
 def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas) -> DataFrame:
@@ -154,12 +155,11 @@ def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas)
     parts = []
     for id in schemas.resolve(Counter(ids[uri] for uri in reversed(uris) if uri in ids)):
         row, lost, reason = schemas.convert("record", id)
-        try:
-            schemas.sent_type(id)
-        except LakeError:
+        schema = schemas.resolved[id]
+        if schema.error:
             broken.update(dict.fromkeys(by_schema[id], reason))
             continue
-        avsc = avro.for_spark(schemas.resolved[id], schemas.as_numbers)
+        avsc = avro.for_spark(schema.definition, schemas.as_numbers)
         records = _read_records(spark, by_schema[id], avsc)
         decoded = add_columns(records, row=row)
         text = F.to_json("record", {"ignoreNullFields": "false"})

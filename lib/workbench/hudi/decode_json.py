@@ -6,18 +6,17 @@ import contextlib
 import json
 import re
 from collections import Counter
-from types import MappingProxyType
-from typing import Any, Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from ..topic.connect_schema import DECIMAL, to_spark
+from ..base import World
+from ..topic.connect_schema import DECIMAL
 from .analyst_types import MAX_VALUE_CHARS
 from .decode import ORIGIN, add_columns, is_not_utf8
 from .evolution import field_types, leaf_types
-from .schemas import MAX_SCHEMAS, Conversion, Schemas
+from .schemas import MAX_SCHEMAS, Schemas, WriterSchema
 
 NOT_UTF8 = "not UTF-8, the text is its base64"
 MALFORMED = "malformed JSON"
@@ -36,13 +35,7 @@ QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
 
 
 class CarriedSchemas(Schemas):
-    """The schemas that JSON messages carry. The id of a schema is its JSON; "" if there is none.
-
-    Attributes:
-        last_read: {id: schema} of the last batch.
-    """
-
-    last_read: Mapping[str, Any] = MappingProxyType({})
+    """The schemas that JSON messages carry. The id of a schema is its JSON; "" if there is none."""
 
     def split(self, messages: DataFrame) -> DataFrame:
         """Return the messages as texts with `schema`, and `body`, the envelope without the schema."""
@@ -78,20 +71,21 @@ class CarriedSchemas(Schemas):
         frequent = dict(counts.most_common(MAX_SCHEMAS))
         for id in filter(frequent.get, counts):
             with contextlib.suppress(Exception):  # a message may contain anything there
-                found[id] = self.last_read.get(id) or _read_schema(id)
-        self.last_read = found  # the next batch has most of them
+                schema = self.resolved.get(id) or self.read(json.loads(id))
+                if not schema.error:
+                    found[id] = schema
         self.add(found, next(iter(found.values()), None))
         return list(found)
 
     def parse(self, id: str) -> Column:
         """Return struct<payload, _bad>; `_bad` is null if the payload is exactly a row, or null."""
         # To from_json every field is nullable: a missing one is null, whatever the schema says.
-        envelope = T.StructType().add("payload", self.sent_type(id))
+        envelope = T.StructType().add("payload", self.resolved[id].sent)
         return F.from_json("body", envelope.add(_CORRUPT, "string"), PERMISSIVE)
 
     def error(self, parsed: str, id: str) -> Column:
         """Return why a message is not exactly one record; null if it is."""
-        sent = self.sent_type(id)
+        sent = self.resolved[id].sent
         mismatch = _mismatch_reason(F.col(f"{parsed}.payload"), sent)
         is_corrupt = F.col(f"{parsed}.{_CORRUPT}").isNotNull()
         return (
@@ -122,9 +116,10 @@ class PublishedSchema(CarriedSchemas):
 
     differ = False
 
-    def __init__(self, schema: T.StructType):
+    def __init__(self, world: World, topic: str, schema: T.StructType):
         """Use a reader schema for all messages."""
-        self.reader_schema = self.latest_schema = schema
+        super().__init__(world, topic, schema)
+        self.resolved[""] = WriterSchema(None, sent=schema)
 
     def schema_id(self, can_cut: Column) -> Column:
         """Return "", the id of the reader schema."""
@@ -133,21 +128,6 @@ class PublishedSchema(CarriedSchemas):
     def resolve(self, counts: Counter[str]) -> list[str]:
         """Return the id of the reader schema."""
         return [""]
-
-    def sent_type(self, id: str) -> T.StructType:
-        """Return the reader schema."""
-        return self.row_schema
-
-    def convert(self, record: str, id: str) -> Conversion:
-        """Return the record, which is the row."""
-        return Conversion(F.col(record), F.lit(None).cast("string"))
-
-
-def _read_schema(id: str) -> Any:
-    """Return the schema that messages carry; raise any error if Spark cannot read it."""
-    schema = json.loads(id)
-    to_spark(schema, as_numbers=True)
-    return schema
 
 
 def _is_malformed() -> Column:

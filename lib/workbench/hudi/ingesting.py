@@ -16,32 +16,24 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 import threading
 import time
-import uuid
 from dataclasses import dataclass
 from typing import Callable, Iterator, Optional, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from ..base import LakeError, World, files
+from ..base import LakeError, World
 from ..spark import innermost_cause, is_session_lost, java_stacktraces, translate_errors
 from ..spark.batch import Counts
 from ..topic import topics
 from . import changes, ddl, evolution
+from .batch_dead_letters import BatchDeadLetters
 from .changes import SourceProgress
 from .loading import write_batch
 from .rewriting import finish_interrupted_rewrite, rewrite
-from .tables import (
-    Table,
-    commit_lock,
-    dead_letters_path,
-    key_options,
-    spark_reader,
-    table_lock,
-)
+from .tables import BUCKETS_KEY, Table, commit_lock, spark_reader, table_lock
 from .timeline import (
     PROGRESS_KEY,
     SCHEMA_CHANGE_KEY,
@@ -53,7 +45,6 @@ from .timeline import (
     check_version,
     completed_actions,
     extra_metadata,
-    stored_index,
     write_stats,
 )
 
@@ -177,7 +168,7 @@ class IngestJob:
     def __post_init__(self) -> None:
         """Create the reader of the source."""
         self.reader = self._create_reader()
-        self._dead_letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
+        self._dead_letters = BatchDeadLetters(self.world, self.table, self.source.id)
         self._is_recovered = False
         self._last: Optional[SourceProgress] = None  # after the last batch of this job
 
@@ -237,7 +228,7 @@ class IngestJob:
             read = {} if self.replay else last
             batch = self.reader.next(read)
             if batch is None:
-                self._remove_replaced_dead_letters(last)
+                self._dead_letters.remove_replaced(last)
                 ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
                 self._last = last
                 return None
@@ -245,8 +236,8 @@ class IngestJob:
             current: SourceProgress = {
                 **batch.progress,
                 "start": changes.position(read),
-                "dead_letters": f"{changes.position(batch.progress)}-{uuid.uuid4().hex}",
-                "replaced": self._replaced_dead_letters(last),
+                "dead_letters": self._dead_letters.new_name(batch.progress),
+                "replaced": self._dead_letters.replaced_by(last, self.replay),
                 "fields": evolution.field_types(latest_schema),
             }
             try:
@@ -271,7 +262,8 @@ class IngestJob:
     def _recover(self, actions: list[CompletedAction], last: SourceProgress) -> None:
         """Finish what an interrupted run has left, once for each run of the job."""
         finish_interrupted_rewrite(self.spark, self.table, actions)
-        self._recover_dead_letters(last)
+        # If a replay begins because the progress is unknown, nothing is known of the shown dead letters.
+        self._dead_letters.recover(last, keeps_shown=self.replay and not last)
         if self._last not in (None, last):  # another job wrote to the table, or dropped it
             self.reader = self._create_reader()
         self._is_recovered = True
@@ -291,7 +283,7 @@ class IngestJob:
                 self.spark,
                 batch.rows,
                 self.table,
-                f"{self._dead_letters}/.{current['dead_letters']}",
+                self._dead_letters.hidden_uri(current),
                 in_memory=batch.in_memory,
                 is_first_commit=not actions,
                 columns=columns,
@@ -300,52 +292,6 @@ class IngestJob:
                     SCHEMA_CHANGE_KEY: change,
                 },
             )
-
-    def _recover_dead_letters(self, last: SourceProgress) -> None:
-        """Show the dead letters of the last commit; remove those of batches that no commit has.
-
-        These are of failed attempts, which are hidden, or of a commit that was restored. If a replay begins
-        because the progress is unknown, nothing is known of those that are shown.
-
-        Args:
-            last: the progress in the last commit; empty without one.
-        """
-        is_unknown = self.replay and not last
-        kept = {last.get("dead_letters"), *last.get("replaced", [])}
-        for info in files.list_dir(self._dead_letters):
-            match = re.fullmatch(r"(\.?)((\d+)-\w+)", info.base_name)
-            if match:
-                is_hidden, name, end = bool(match[1]), match[2], int(match[3])
-                is_later = end > changes.position(last) and not is_unknown
-                if name not in kept and (is_hidden or is_later):
-                    files.remove(f"{self._dead_letters}/{info.base_name}")
-        self._show_dead_letters(last)
-
-    def _show_dead_letters(self, progress: SourceProgress) -> None:
-        """Show the dead letters of a batch that is committed.
-
-        They are written before the commit into a hidden folder, so that none is lost if this process is
-        killed after it. The commit names the folder.
-        """
-        name = progress.get("dead_letters")
-        names = [info.base_name for info in files.list_dir(self._dead_letters)]
-        if f".{name}" in names:
-            files.move(f"{self._dead_letters}/.{name}", f"{self._dead_letters}/{name}")
-
-    def _replaced_dead_letters(self, last: SourceProgress) -> list[str]:
-        """Return the names of the folders that are obsolete when a replay has read all messages again."""
-        if not self.replay and not last.get("replaced"):
-            return []
-        names = [info.base_name for info in files.list_dir(self._dead_letters)]
-        shown = {name for name in names if not name.startswith(".")}
-        return sorted(shown if self.replay else shown & {*last["replaced"]})
-
-    def _remove_replaced_dead_letters(self, last: SourceProgress) -> None:
-        """Remove the dead letters that a replay has replaced, which is complete now."""
-        if last.get("replaced"):
-            names = {info.base_name for info in files.list_dir(self._dead_letters)}
-            for name in names & {*last["replaced"]}:
-                files.remove(f"{self._dead_letters}/{name}")
 
     def _evolve_columns(
         self, actions: list[CompletedAction], progress: dict[str, SourceProgress]
@@ -357,9 +303,7 @@ class IngestJob:
         rows_schema, latest_schema = self.reader.schemas
         old = evolution.table_columns(actions)
         if old is None:
-            columns = evolution.merge_schemas(self.table.name, rows_schema)
-            check_ordering(self.table, columns)
-            return columns, ""
+            return evolution.merge_schemas(self.table.name, rows_schema), ""
         columns = evolution.evolve(
             self.table.name, old, rows_schema, self.schema is not None, self.table.key
         )
@@ -383,7 +327,7 @@ class IngestJob:
         commit = last_ingest_commit(self.table, actions)
         if not self.replay:  # a repeated ingest does not bring back the rows that the commit lacks
             require_no_write_errors(commit, self.location)
-        check_index(self.table, actions, self.location)
+        check_buckets(self.table, commit, self.location)
         progress = read_progress(commit)
         if not commit and (actions or archive_folder(self.table)):
             progress = {UNKNOWN_PROGRESS: {}}
@@ -414,7 +358,7 @@ class IngestJob:
                 hint="look for options in `extra` of the table that change its commits, "
                 "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again",
             )
-        self._show_dead_letters(expected)
+        self._dead_letters.show(expected)
         require_no_write_errors(action.metadata, self.location)
         return action.instant
 
@@ -427,7 +371,7 @@ class IngestJob:
         """
         if self._find_commit(progress) is None:
             return
-        self._show_dead_letters(progress)
+        self._dead_letters.show(progress)
         if not is_session_lost(error):
             raise LakeError(
                 f"a batch is committed, and the work of Hudi after the commit failed: {innermost_cause(str(error))}",
@@ -460,46 +404,20 @@ def require_no_write_errors(commit: CommitMetadata, location: str) -> None:
         )
 
 
-def check_index(table: Table, actions: list[CompletedAction], location: str) -> None:
-    """Raise LakeError if a table with buckets has no buckets here, another number of them, or the reverse.
+def check_buckets(table: Table, commit: CommitMetadata, location: str) -> None:
+    """Raise LakeError if a commit by an ingest wrote other buckets than those of the table, or none.
 
     A key would be looked for in another file, not found, and inserted again. The other indexes can
     replace each other.
     """
-    has_buckets = table.index == "BUCKET"
-    had_buckets, number = stored_index(actions) or (has_buckets, None)
-    if had_buckets == has_buckets and number in (None, table.buckets):
-        return
-    written = 'index="BUCKET"' if had_buckets else 'another index than "BUCKET"'
-    written += f", buckets={number}" if number else ""
-    own = f'"{table.index}"' + (f", buckets={table.buckets}" if has_buckets else "")
-    raise LakeError(
-        f"table {table.name} was written with {written}, not {own}",
-        location=location,
-        expected=written,
-        hint="write it as it was made, or drop it and ingest it anew",
-    )
-
-
-def check_ordering(table: Table, columns: T.StructType) -> None:
-    """Raise LakeError if a Merge-on-Read table with deletes has an ordering field that Hudi cannot use.
-
-    Hudi 1.0.2 can neither write a date into a log's delete nor compare the decimal of one; nor a
-    timestamp, with the option that a timestamp in the key needs.
-    """
-    kind = next((f.dataType for f in columns if f.name == table.ordering_column), None)
-    deletes = table.deletes == "hard" or table.index.startswith("GLOBAL_")  # a move deletes, too
-    unusable: list[type[T.DataType]] = [T.DecimalType, T.DateType]
-    if key_options(table, columns):
-        unusable.append(T.TimestampType)
-    if kind is not None and table.type == "mor" and deletes and isinstance(kind, tuple(unusable)):
+    written = extra_metadata(commit).get(BUCKETS_KEY, "no")
+    own = table.options().get(BUCKETS_KEY, "no")
+    if commit and written != own:
         raise LakeError(
-            f"the ordering field {table.ordering} of {table.name} is {kind.simpleString()}: "
-            "a Merge-on-Read table could not be read after its first delete",
-            location=table.base,
-            expected="a whole number, a text, a time, a double",
-            hint="another ordering field, such as the position in the source's log; or "
-            'type="cow". A table that has rows already: hudi.drop, and ingest anew',
+            f"table {table.name} was written with {written} buckets, not {own}",
+            location=location,
+            expected='the same number of buckets with index="BUCKET", and no buckets with another index',
+            hint="write it as it was made, or drop it and ingest it anew",
         )
 
 

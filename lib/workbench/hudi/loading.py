@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -16,9 +15,6 @@ from pyspark.sql import types as T
 from ..spark.local_rows import run_once
 from . import decode
 from .tables import OPTION_GROUPS, Table, key_options, needs_record_writer
-
-if TYPE_CHECKING:
-    import pyarrow
 
 OUTCOMES = {
     decode.UPSERT: "upserts",
@@ -67,10 +63,11 @@ def write_batch(
     try:
         if in_memory:
             rows, result = run_once(rows)
-            counts, unique_keys = _count_in_memory(result, table)
+            counts = dict(Counter(OUTCOMES[outcome] for outcome in result["outcome"].to_pylist()))
+            has_unique_keys = False  # not compared: to deduplicate a few rows costs little
         else:
             key = F.struct(*[f"row.{name}" for name in table.record_key])
-            counts, unique_keys = _count_in_spark(rows, key, is_first_commit)
+            counts, has_unique_keys = _count_in_spark(rows, key, is_first_commit)
         if counts.get("dead_letters"):
             dead = rows.where(F.col("outcome") == decode.DEAD)
             dead = dead.select("reason", *decode.ORIGIN, "text", "key", "value")
@@ -79,7 +76,7 @@ def write_batch(
         changes = to_changes(rows.where(is_change), table, columns)
         hudi_options = {**table.options(), **key_options(table, columns)}
         if is_first_commit:
-            if not unique_keys or counts.get("deletes"):
+            if not has_unique_keys or counts.get("deletes"):
                 changes = deduplicate(changes, table)
             hudi_options.update(bulk_insert_options(counts.get("upserts", 0), columns))
         if needs_record_writer(columns):
@@ -144,31 +141,6 @@ def _count_in_spark(rows: DataFrame, key: Column, count_keys: bool) -> tuple[dic
     counts = {OUTCOMES[group["outcome"]]: group["n"] for group in groups}
     is_unique = all(g["n"] == g["keys"] for g in groups if g["outcome"] == decode.UPSERT)
     return counts, is_unique
-
-
-def _count_in_memory(rows: pyarrow.Table, table: Table) -> tuple[dict[str, int], bool]:
-    """Count the rows of a batch that is here.
-
-    Args:
-        rows: the batch, as `write_batch` has it.
-        table: the table.
-
-    Returns:
-        The counts, and whether all upserts and deletes are of different keys.
-    """
-    import pyarrow.compute
-
-    # Only the keys: Python has no value for some times that a column may hold.
-    columns = [pyarrow.compute.struct_field(rows["row"], name) for name in table.record_key]
-    keys = zip(*(column.to_pylist() for column in columns))
-    outcomes = rows["outcome"].to_pylist()
-    changed = [
-        tuple(map(str, key))
-        for outcome, key in zip(outcomes, keys)
-        if outcome in (decode.UPSERT, decode.DELETE)
-    ]
-    counts = Counter(OUTCOMES[outcome] for outcome in outcomes)
-    return dict(counts), len({*changed}) == len(changed)
 
 
 def bulk_insert_options(rows: int, schema: T.StructType | None = None) -> dict[str, str]:

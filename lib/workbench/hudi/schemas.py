@@ -8,7 +8,8 @@ schema, plus the fields that only earlier schemas have. Fields are matched by na
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Collection, Iterator, Mapping, NamedTuple, Optional
+from dataclasses import dataclass, field
+from typing import Any, Collection, Mapping, NamedTuple, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,13 +18,30 @@ from pyspark.sql import types as T
 from ..base import LakeError, World
 from ..topic import connect_schema
 from . import analyst_types
-from .evolution import can_read, leaf_types, merge_schemas
+from .evolution import can_read, merge_schemas
 
-# Greatest number of columns that a schema may add to a table. More are a mistake.
-MAX_NEW_COLUMNS = 200
 # Greatest number of schemas of one batch that are requested or read, besides the topic's own. A topic
 # has a few; garbage may name as many as it has messages.
 MAX_SCHEMAS = 100
+
+
+@dataclass(frozen=True)
+class WriterSchema:
+    """A schema that messages were written with.
+
+    Attributes:
+        definition: the schema as it was found: in Avro, or of Kafka Connect.
+        connect: the schema of Kafka Connect.
+        sent: type of the records as they are sent.
+        columns: type of the rows that the records become.
+        error: why the records cannot be read; None if they can.
+    """
+
+    definition: Any
+    connect: dict[str, Any] = field(default_factory=dict)
+    sent: T.StructType = field(default_factory=T.StructType)
+    columns: T.StructType = field(default_factory=T.StructType)
+    error: Optional[LakeError] = None
 
 
 class Conversion(NamedTuple):
@@ -54,8 +72,7 @@ class Schemas:
         scales: the digits after the point of analyst types (see analyst_types.convert); None for the
             types that are sent.
         as_numbers: whether dates and times are numbers to Spark, as analyst types need them.
-        resolved: {id: schema, in Avro or of Kafka Connect}.
-        too_wide: {id: number of columns that the schema would add} of the schemas that are left out.
+        resolved: {id: schema}.
     """
 
     differ = True
@@ -75,9 +92,8 @@ class Schemas:
         self.is_explicit = reader_schema is not None
         self.table_schema = table_schema
         self.scales, self.as_numbers = scales, as_numbers
-        self._latest: Any = None  # the latest schema
-        self.resolved: dict[str, Any] = {}
-        self.too_wide: dict[str, int] = {}
+        self._latest: Optional[WriterSchema] = None
+        self.resolved: dict[str, WriterSchema] = {}
 
     @property
     def row_schema(self) -> T.StructType:
@@ -147,7 +163,18 @@ class Schemas:
         """
         return not self.is_explicit and (bool(new) or self.reader_schema is None)
 
-    def add(self, found: Mapping[str, Any], latest: Any) -> None:
+    def read(self, definition: Any) -> WriterSchema:
+        """Read a schema, with its error if Spark has no such types."""
+        try:
+            connect = self.connect_schema(definition)
+            sent = columns = connect_schema.to_spark(connect, self.as_numbers)
+            if self.scales is not None:
+                columns = analyst_types.convert("row", connect, self.scales).schema
+        except LakeError as e:
+            return WriterSchema(definition, error=e)
+        return WriterSchema(definition, connect, sent, columns)
+
+    def add(self, found: Mapping[str, WriterSchema], latest: Optional[WriterSchema]) -> None:
         """Add schemas that were found, and update the reader schema.
 
         Args:
@@ -174,68 +201,31 @@ class Schemas:
             )
         self.resolved.update(new)  # last: after an error all are found again
 
-    def _update_reader_schema(self, new: dict[str, Any], latest: dict[str, Any]) -> None:
+    def _update_reader_schema(self, new: dict[str, WriterSchema], latest: WriterSchema) -> None:
         """Merge the present reader schema, the new schemas and the latest one.
 
-        A schema with which they add more than MAX_NEW_COLUMNS columns is left out: its messages are dead
-        letters.
         After an error nothing is changed.
         """
-        name = self.connect_schema(latest).get("name", "Value")
-        latest_columns = self._columns(latest)
-        known = self.reader_schema or self.table_schema or latest_columns
-        known_names = leaf_types(known).keys()
-        added: set[tuple[str, ...]] = set()
-        too_wide, accepted = {}, {}
-        for id, columns in [("", latest_columns), *self._readable_columns(new, latest)]:
-            more = added | (leaf_types(columns).keys() - known_names)
-            if len(more) > MAX_NEW_COLUMNS:
-                too_wide[id] = len(more)
-            else:
-                accepted[id], added = columns, more
-        previous = self.latest_schema or known
-        newest = accepted.pop("", None) or next(reversed(accepted.values()), previous)
+        if latest.error:
+            raise latest.error
         versions = [self.reader_schema] if self.reader_schema else []
-        self.reader_schema = merge_schemas(name, *versions, *accepted.values(), newest)
-        self.latest_schema = newest
-        self._latest = latest
-        self.too_wide.update(too_wide)
+        versions += [
+            schema.columns
+            for schema in new.values()
+            if not schema.error and not self.rejection(schema.definition, latest.definition)
+        ]
+        name = latest.connect.get("name", "Value")
+        self.reader_schema = merge_schemas(name, *versions, latest.columns)
+        self.latest_schema, self._latest = latest.columns, latest
 
-    def _readable_columns(
-        self, new: dict[str, Any], latest: Any
-    ) -> Iterator[tuple[str, T.StructType]]:
-        """Yield (id, columns) of the new schemas whose messages become rows."""
-        for id, schema in new.items():
-            try:
-                if not self.rejection(schema, latest):
-                    yield id, self._columns(schema)
-            except LakeError:
-                pass  # what Spark cannot read is a dead letter
-
-    def connect_schema(self, schema: Any) -> dict[str, Any]:
-        """Return Connect's schema of one of `resolved`; raise LakeError if there is none."""
-        connect: dict[str, Any] = schema
+    def connect_schema(self, definition: Any) -> dict[str, Any]:
+        """Return Connect's schema; raise LakeError if there is none."""
+        connect: dict[str, Any] = definition
         return connect
 
-    def rejection(self, schema: Any, latest: Any) -> str:
+    def rejection(self, definition: Any, latest: Any) -> str:
         """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
         return ""
-
-    def _columns(self, schema: Any) -> T.StructType:
-        """Return the columns of rows that are sent with a schema."""
-        connect = self.connect_schema(schema)
-        if self.scales is None:
-            return connect_schema.to_spark(connect, self.as_numbers)
-        return analyst_types.convert("row", connect, self.scales).schema
-
-    def sent_type(self, id: str) -> T.StructType:
-        """Return the type of the records of a resolved schema, as they are sent.
-
-        Raises:
-            LakeError: Spark has no such type.
-        """
-        connect = self.connect_schema(self.resolved[id])
-        return connect_schema.to_spark(connect, self.as_numbers)
 
     def convert(self, record: str, id: str) -> Conversion:
         """Convert a record of a resolved schema to the reader schema.
@@ -244,27 +234,28 @@ class Schemas:
             record: name of the column that has the record, and in a column `row` the result.
             id: id of its schema.
         """
-        schema, want = self.resolved[id], self.row_schema
-        row, lost = F.col(record), F.lit(None).cast("string")
+        schema, problem = self.resolved[id], ""
         try:
-            have = self.sent_type(id)
-            reason = "" if self.is_explicit else self.rejection(schema, self._latest)
-            if id in self.too_wide:
-                reason = (
-                    f"with it the schemas add {self.too_wide[id]:,} columns, and at most {MAX_NEW_COLUMNS} "
-                    "are taken: if they are intended, name the columns with schema=… of hudi.ingest"
-                )
-            if not reason:
-                connect = self.connect_schema(schema)
-                if self.scales is not None:
-                    have, row, lost = analyst_types.convert(
-                        record, connect, self.scales, want.names
-                    )
-                return Conversion(_convert(row, have, want, connect.get("name", "Value")), lost)
+            if schema.error:
+                raise schema.error
+            if self._latest and not self.is_explicit:
+                problem = self.rejection(schema.definition, self._latest.definition)
+            if not problem:
+                return self._conversion(record, schema)
         except LakeError as e:
-            reason = f"{e.message} ({e.location})" if e.location else e.message
-        reason = f"schema {self.name(id)} cannot be read: {reason}"
-        return Conversion(F.lit(None).cast(want), lost, reason)
+            problem = f"{e.message} ({e.location})" if e.location else e.message
+        nothing = F.lit(None).cast(self.row_schema)
+        reason = f"schema {self.name(id)} cannot be read: {problem}"
+        return Conversion(nothing, F.lit(None).cast("string"), reason)
+
+    def _conversion(self, record: str, schema: WriterSchema) -> Conversion:
+        have, row, lost = schema.sent, F.col(record), F.lit(None).cast("string")
+        if self.scales is not None:
+            have, row, lost = analyst_types.convert(
+                record, schema.connect, self.scales, self.row_schema.names
+            )
+        name = schema.connect.get("name", "Value")
+        return Conversion(_convert(row, have, self.row_schema, name), lost)
 
 
 def _convert(value: Column, have: T.DataType, want: T.DataType, path: str) -> Column:

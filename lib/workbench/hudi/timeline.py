@@ -12,7 +12,7 @@ import datetime as dt
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Iterator, NamedTuple, Optional, TypedDict
 
@@ -20,7 +20,7 @@ import pandas as pd
 from pyarrow.fs import FileInfo
 
 from ..base import LakeError, files, wait_until
-from .tables import BUCKETS_KEY, TABLE_TYPES, TABLE_VERSION, Table
+from .tables import TABLE_TYPES, TABLE_VERSION, Table
 
 # Key in a commit's extra metadata, where Hudi keeps options that begin with _: an ingest's progress.
 PROGRESS_KEY = "_workbench_progress"
@@ -30,9 +30,6 @@ WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that chang
 MAX_CLOCK_SKEW_S = 10  # tolerated difference between the clocks of two machines
 # <file group>_<write token>_<instant>.parquet
 BASE_FILE_PATTERN = re.compile(r"(?P<group>.+)_[^_/]+_(?P<instant>\d+)\.parquet")
-# The index BUCKET begins a file id with the number of the bucket, in eight digits. Another index makes
-# random ids.
-BUCKET_FILE_ID = re.compile(r"0000\d{4}-")
 
 
 WriteStat = dict[str, Any]  # what a commit records about a file that it wrote; Hudi's names
@@ -81,38 +78,6 @@ class CompletedAction:
         text = files.read_text(self.uri)
         metadata: CommitMetadata = json.loads(text or "{}")
         return metadata
-
-
-@dataclass
-class FileSlice:
-    """The files of one file group that a read as of an instant needs.
-
-    Attributes:
-        paths: base file and log files that the commits of the timeline name.
-        archived_base: instant of the base file that an archived commit wrote; "" if that instant is
-            unknown, None if no such file is needed.
-    """
-
-    paths: set[str] = field(default_factory=set)
-    archived_base: Optional[str] = None
-
-
-def stored_index(actions: list[CompletedAction]) -> Optional[tuple[bool, Optional[int]]]:
-    """Return whether a table has the index BUCKET, and its number of buckets; None if nothing was written to it.
-
-    The last commit by an ingest says so. Without one (another tool made the table, or the commit was
-    archived) the file ids do, and the number is unknown.
-
-    Args:
-        actions: as `completed_actions` returns them.
-    """
-    for action in reversed(actions):
-        metadata = extra_metadata(action.metadata)
-        if PROGRESS_KEY in metadata:
-            buckets = metadata.get(BUCKETS_KEY)
-            return (True, int(buckets)) if buckets else (False, None)
-    file_ids = [stat["fileId"] for a in actions for _, stat in write_stats(a.metadata)]
-    return (all(map(BUCKET_FILE_ID.match, file_ids)), None) if file_ids else None
 
 
 def check_readable(table: Table, instant: str) -> bool:
@@ -335,45 +300,48 @@ def missing_files(actions: list[CompletedAction], instant: str, existing: set[st
     Returns:
         Paths. A `*` replaces an unknown part of the name of a file whose commit was archived.
     """
-    base_files = set()
-    for match in filter(None, map(BASE_FILE_PATTERN.fullmatch, existing)):
-        base_files.update([(match["group"], match["instant"]), (match["group"], "")])
-    missing = set()
-    for group, file_slice in file_slices(actions, instant).items():
-        missing |= file_slice.paths - existing
-        base = file_slice.archived_base
-        if base is not None and (group, base) not in base_files:
-            missing.add(f"{group}_*{base}.parquet")
-    return missing
+    needed = set().union(*file_slices(actions, instant).values())
+    base_files = filter(None, map(BASE_FILE_PATTERN.fullmatch, existing))
+    patterns = {
+        pattern
+        for match in base_files
+        for pattern in (_base_file(match["group"], match["instant"]), _base_file(match["group"]))
+    }
+    return needed - existing - patterns
 
 
-def file_slices(actions: list[CompletedAction], instant: str) -> dict[str, FileSlice]:
-    """Return {file group: the files that a read as of an instant needs}.
+def file_slices(actions: list[CompletedAction], instant: str) -> dict[str, set[str]]:
+    """Return {file group: paths of the files that a read as of an instant needs}.
 
     Commits up to the instant name their files. A later commit implies a base file of an archived
     commit, if no earlier commit mentions the file group. The prevCommit of a write is the instant of
     that base file. If the file group was replaced, its instant is unknown.
     """
-    slices: dict[str, FileSlice] = {}
+    slices: dict[str, set[str]] = {}
     for action in actions:
         is_past = action.instant <= instant
         for partition, stat in write_stats(action.metadata):
             group, path = _file_group(partition, stat["fileId"]), stat.get("path") or ""
             if not is_past:
                 previous = stat.get("prevCommit") or "null"  # "null" sorts after every instant
-                base = previous if previous <= instant else None
-                slices.setdefault(group, FileSlice(archived_base=base))
+                is_archived = previous <= instant
+                slices.setdefault(group, {_base_file(group, previous)} if is_archived else set())
             elif path.endswith(".parquet"):
-                slices[group] = FileSlice({path})  # a base file holds all that came before it
+                slices[group] = {path}  # a base file holds all that came before it
             elif path:
-                slices.setdefault(group, FileSlice()).paths.add(path)
+                slices.setdefault(group, set()).add(path)
         for partition, file_id in replaced_file_groups(action.metadata):
             group = _file_group(partition, file_id)
             if is_past:
                 slices.pop(group, None)
             else:
-                slices.setdefault(group, FileSlice(archived_base=""))
+                slices.setdefault(group, {_base_file(group)})
     return slices
+
+
+def _base_file(group: str, instant: str = "") -> str:
+    """Return the path of a base file of an archived commit, with a `*` for what is unknown of its name."""
+    return f"{group}_*{instant}.parquet"
 
 
 def _file_group(partition: str, file_id: str) -> str:

@@ -1,90 +1,19 @@
-"""The models of the supported settings, one for each plugin, with the defaults that the plugin documents.
+"""The models of the supported settings, one for each connector and its value converter, and for each transform.
 
-.ci/list_settings.py generates docs/settings.md from these models. A setting that a model does not have
-is rejected by name.
+They have the defaults that the plugin documents. .ci/list_settings.py generates docs/settings.md from these
+models. A setting that a model does not have is rejected by name.
 """
 
 import re
-from typing import Annotated, Literal, Optional, Union
+from typing import Annotated, ClassVar, Literal, Optional, Union
 
 from pydantic import Field
 
 from ..base.registries import AVRO_CONVERTER
 from .settings import Boolean, Ignored, Integer, List, PositiveInteger, Settings, Text
 
-Plugins = dict[str, type[Settings]]  # {plugin: model of its settings}
-
-# --- converters
-
-
-class JsonConverter(Settings):
-    """Reads JSON."""
-
-    schemas_enable: Boolean = True
-
-
-class JsonWriter(Settings):
-    """Writes JSON with a schema."""
-
-    schemas_enable: Literal["true"] = "true"
-
-
-class JsonValueWriter(JsonWriter):
-    """Writes JSON with a schema, and chooses how it writes decimals."""
-
-    decimal_format: Literal["BASE64", "NUMERIC"] = "BASE64"
-
-
-class ApicurioSettings(Settings):
-    """The settings of a converter with Apicurio Registry."""
-
-    apicurio_registry_url: str = ""
-    apicurio_registry_headers_enabled: str = "false"
-    auto_register: Ignored = Field("", alias="apicurio.registry.auto-register")
-    """for a producer"""
-    find_latest: Ignored = Field("", alias="apicurio.registry.find-latest")
-    """for a producer"""
-
-
-class ApicurioConverter(ApicurioSettings):
-    """Reads Avro, with the schemas of Apicurio Registry."""
-
-    # Schema ids are read from values, not from headers (topic/wire.py).
-    apicurio_registry_headers_enabled: Literal["false"] = "false"
-
-
-class GlueConverter(Settings):
-    """Reads Avro, with the schemas of AWS Glue Schema Registry."""
-
-    registry_name: str = "default-registry"
-    region: Ignored
-    """the environment defines the region"""
-    avroRecordType: Ignored
-    """a class of Java's"""
-    schemaAutoRegistrationEnabled: Ignored
-    """for a producer"""
-    schemaNameGenerationClass: Ignored
-    """for a producer"""
-    compatibility: Ignored
-    """for a producer"""
-
-
-class KeyConverter(JsonConverter, ApicurioSettings, GlueConverter):
-    """The settings of any converter. A sink does not store keys, so they have no effect."""
-
-
-# of the embedded worker
-DEFAULT_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-SOURCE_KEY_CONVERTERS = {DEFAULT_CONVERTER: JsonWriter}
-SOURCE_VALUE_CONVERTERS = {DEFAULT_CONVERTER: JsonValueWriter}
-LENSES_CONVERTERS = {DEFAULT_CONVERTER: JsonConverter}
-CONFLUENT_CONVERTERS: Plugins = {
-    **LENSES_CONVERTERS,
-    AVRO_CONVERTER: ApicurioConverter,
-    "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter": GlueConverter,
-}
-
-# --- sinks
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"  # the default of the embedded worker
+GLUE_CONVERTER = "com.amazonaws.services.schemaregistry.kafkaconnect.AWSKafkaAvroConverter"
 
 
 class ConnectorSettings(Settings):
@@ -92,17 +21,21 @@ class ConnectorSettings(Settings):
 
     name: str = ""
     connector_class: str
-    key_converter: str = ""
-    value_converter: str = ""
+    value_converter: str = JSON_CONVERTER
     transforms: str = ""
     tasks_max: Ignored
     """a run is one process"""
-    SECTIONS = ["key.converter.", "value.converter.", "transforms."]
+    SECTIONS: ClassVar[tuple[str, ...]] = ("transforms.",)
+
+
+# --- sinks
 
 
 class SinkSettings(ConnectorSettings):
-    """The settings that both sinks have."""
+    """The settings that both sinks have. Keys are not stored, so the settings of their converter have no effect."""
 
+    key_converter: Ignored
+    """a sink does not store keys"""
     # Dead letters never stop a landing (docs/differences.md). The setting decides whether a topic gets
     # them.
     errors_tolerance: Literal["none", "all"] = "none"
@@ -114,8 +47,8 @@ class SinkSettings(ConnectorSettings):
     # Connect's default is false. But a dead letter without the position of its message cannot be
     # replayed.
     errors_deadletterqueue_context_headers_enable: Literal["true"] = "true"
-    # producer.override.* are settings of the producer of dead letters, without an effect
-    SECTIONS = [*ConnectorSettings.SECTIONS, "producer.override."]
+    # producer.override.* are settings of the producer of dead letters
+    SECTIONS = (*ConnectorSettings.SECTIONS, "key.converter.", "producer.override.")
     REJECTED = {
         "table.name.format": "table.name.format belongs to the JDBC sink. The published walkthrough has "
         "it here, where Connect ignores it"
@@ -125,6 +58,7 @@ class SinkSettings(ConnectorSettings):
 class LensesSink(SinkSettings):
     """The S3 sink of Lenses (Stream Reactor)."""
 
+    value_converter_schemas_enable: Boolean = True
     topics: Text
     """the topic that the KCQL reads"""
     connect_s3_kcql: str
@@ -142,7 +76,7 @@ class LensesSink(SinkSettings):
 
 
 class ConfluentSink(SinkSettings):
-    """The S3 sink of Confluent."""
+    """The S3 sink of Confluent, with any converter."""
 
     topics: List[Annotated[str, Field(pattern=r"^(\.*[A-Za-z0-9_-][A-Za-z0-9._-]*|\.{3,})$")]] = ()
     """the names of topics"""
@@ -183,19 +117,64 @@ class ConfluentSink(SinkSettings):
     """for folders by time, which are not supported"""
 
 
+class ConfluentJsonSink(ConfluentSink):
+    """The S3 sink of Confluent, for JSON."""
+
+    value_converter_schemas_enable: Boolean = True
+
+
+class ConfluentApicurioSink(ConfluentSink):
+    """The S3 sink of Confluent, for Avro with the schemas of Apicurio Registry."""
+
+    value_converter_apicurio_registry_url: str = ""
+    # Schema ids are read from values, not from headers (topic/wire.py).
+    value_converter_apicurio_registry_headers_enabled: Literal["false"] = "false"
+    auto_register: Ignored = Field("", alias="value.converter.apicurio.registry.auto-register")
+    """for a producer"""
+    find_latest: Ignored = Field("", alias="value.converter.apicurio.registry.find-latest")
+    """for a producer"""
+
+
+class ConfluentGlueSink(ConfluentSink):
+    """The S3 sink of Confluent, for Avro with the schemas of AWS Glue Schema Registry."""
+
+    value_converter_registry_name: str = "default-registry"
+    value_converter_region: Ignored
+    """the environment defines the region"""
+    value_converter_avroRecordType: Ignored
+    """a class of Java's"""
+    value_converter_schemaAutoRegistrationEnabled: Ignored
+    """for a producer"""
+    value_converter_schemaNameGenerationClass: Ignored
+    """for a producer"""
+    value_converter_compatibility: Ignored
+    """for a producer"""
+
+
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
 CONFLUENT = "io.confluent.connect.s3.S3SinkConnector"
-SINKS: dict[str, type[Union[LensesSink, ConfluentSink]]] = {
-    LENSES: LensesSink,
-    CONFLUENT: ConfluentSink,
+# {class of the connector: {class of the value converter: model}}
+SINKS: dict[str, dict[str, type[Union[LensesSink, ConfluentSink]]]] = {
+    LENSES: {JSON_CONVERTER: LensesSink},
+    CONFLUENT: {
+        JSON_CONVERTER: ConfluentJsonSink,
+        AVRO_CONVERTER: ConfluentApicurioSink,
+        GLUE_CONVERTER: ConfluentGlueSink,
+    },
 }
 
 # --- sources
 
 
 class JdbcSource(ConnectorSettings):
-    """The JDBC source of Confluent, for PostgreSQL."""
+    """The JDBC source of Confluent, for PostgreSQL. It writes JSON with a schema."""
 
+    key_converter: Literal["org.apache.kafka.connect.json.JsonConverter"] = (
+        "org.apache.kafka.connect.json.JsonConverter"
+    )
+    key_converter_schemas_enable: Literal["true"] = "true"
+    value_converter_schemas_enable: Literal["true"] = "true"
+    value_converter_decimal_format: Literal["BASE64", "NUMERIC"] = "BASE64"
     connection_url: Text
     """jdbc:postgresql://<host>:<port>/<database>"""
     connection_user: Text
@@ -224,7 +203,7 @@ class JdbcSource(ConnectorSettings):
 
 
 JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
-SOURCES = {JDBC: JdbcSource}
+SOURCES = {JDBC: {JSON_CONVERTER: JdbcSource}}
 
 # --- transforms
 # Kafka's transforms have further settings: partition.field, offset.field and timestamp.field, which a

@@ -1,7 +1,7 @@
-"""Typed settings of connectors and of their converters and transforms, parsed from a connector's JSON.
+"""Typed settings of connectors and of their transforms, parsed from a connector's JSON.
 
-`Settings` is the base of the pydantic models in models.py, one for each plugin. `ConnectorConfig.parse`
-validates a JSON by such a model. Its errors name the setting and what was expected.
+`Settings` is the base of the pydantic models in models.py. `ConnectorConfig.parse` validates a JSON by
+such a model. Its errors name the setting and what was expected.
 """
 
 import re
@@ -33,83 +33,71 @@ class Settings(
     alias_generator=lambda name: name.replace("_", "."),
     use_attribute_docstrings=True,
 ):
-    """The settings of one plugin: the field `flush_size` is the setting `flush.size`.
+    """The settings of a connector or a transform: the field `flush_size` is the setting `flush.size`.
 
     The docstring of a field describes the valid values, for errors and for docs/settings.md. A field with
     a fixed set of values needs none. The docstring of an `Ignored` field is the reason.
 
     Attributes:
-        SECTIONS: prefixes of settings that other models have.
+        SECTIONS: prefixes of settings without an effect, and of those that other models have.
         REJECTED: settings of published connectors that the plugin does not have, {name: reason}.
     """
 
-    SECTIONS: ClassVar[list[str]] = []
+    SECTIONS: ClassVar[tuple[str, ...]] = ()
     REJECTED: ClassVar[dict[str, str]] = {}
 
 
 @dataclass(frozen=True)
 class ConnectorConfig:
-    """The JSON of a connector, or the part of it with the settings of one plugin.
+    """The JSON of a connector.
 
     Attributes:
         values: {setting: text}.
         location: the connector, for errors.
-        prefix: prefix of the names of the settings, for errors.
     """
 
     values: Mapping[str, str]
     location: str
-    prefix: str = ""
 
     def error(self, key: str, expected: str, hint: str = "", problem: str = "") -> ConnectorError:
         """Return the error for a setting; by default the problem is its value, or that it is missing."""
         value = f"is {self.values[key]!r}" if key in self.values else "is missing"
         return ConnectorError(
-            f"{self.prefix}{key} {problem or value}",
-            location=self.location,
-            expected=expected,
-            hint=hint,
+            f"{key} {problem or value}", location=self.location, expected=expected, hint=hint
         )
 
-    def section(self, prefix: str) -> "ConnectorConfig":
-        """Return the settings whose names have a prefix, without the prefix."""
-        values = {
-            key[len(prefix) :]: text for key, text in self.values.items() if key.startswith(prefix)
-        }
-        return ConnectorConfig(values, self.location, prefix)
-
-    def parse_plugin(
-        self, key: str, models: Mapping[str, type[S]], prefix: str = "", default: str = ""
-    ) -> S:
-        """Return the settings of a plugin, parsed by its model.
+    def choose(self, key: str, choices: Mapping[str, T], default: str = "") -> T:
+        """Return what a setting chooses.
 
         Args:
-            key: the setting that selects the plugin.
-            models: {plugin: model of its settings}.
-            prefix: prefix of the names of the plugin's settings.
-            default: the plugin if the setting is missing.
+            key: the setting.
+            choices: {value of the setting: choice}.
+            default: the value if the setting is missing.
 
         Raises:
-            ConnectorError: there is no model of the plugin, or see `parse`.
+            ConnectorError: the setting has another value.
         """
-        plugin = self.values.get(key, default)
-        if plugin not in models:
-            raise self.error(key, did_you_mean(plugin, models), USE_CONNECTOR_HINT)
-        return self.section(prefix).parse(models[plugin], f"{key}={plugin}")
+        value = self.values.get(key, default)
+        if value not in choices:
+            raise self.error(key, did_you_mean(value, choices), USE_CONNECTOR_HINT)
+        return choices[value]
 
-    def parse(self, model: type[S], plugin: str) -> S:
-        """Return the settings, parsed by the model of a plugin.
+    def parse(self, model: type[S], prefix: str = "") -> S:
+        """Return the settings whose names have a prefix, parsed by a model.
 
         Args:
             model: the model.
-            plugin: the setting that selects the plugin, for errors.
+            prefix: prefix of the names, which the model's fields lack.
 
         Raises:
             ConnectorError: a setting is unknown, missing or without effect, or its value is not
                 supported.
         """
+        other = tuple(prefix + section for section in model.SECTIONS)
         own_values = {
-            k: text for k, text in self.values.items() if not k.startswith(tuple(model.SECTIONS))
+            key[len(prefix) :]: text
+            for key, text in self.values.items()
+            if key.startswith(prefix) and not key.startswith(other)
         }
         try:
             return model.model_validate(own_values)
@@ -120,12 +108,11 @@ class ConnectorConfig:
             key = str(problem["loc"][0])
             if key not in fields:
                 expected = model.REJECTED.get(key) or did_you_mean(key, fields)
-                reason = f"is not supported with {plugin}"
-                raise self.error(key, expected, REMOVE_HINT, reason) from None
-            expected = valid_values(fields[key], self.values.get(key, ""))
+                raise self.error(prefix + key, expected, REMOVE_HINT, "is not supported") from None
+            expected = valid_values(fields[key], own_values.get(key, ""))
             if problem["type"] == "value_error":
                 expected += f" ({problem['ctx']['error']})"
-            raise self.error(key, expected, USE_CONNECTOR_HINT) from None
+            raise self.error(prefix + key, expected, USE_CONNECTOR_HINT) from None
 
 
 def valid_values(field: FieldInfo, text: str = "") -> str:

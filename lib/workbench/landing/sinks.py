@@ -16,7 +16,7 @@ from ..base.registries import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from ..topic.topics import Message
 from . import models, transforms
 from .partitioners import folder_by_fields
-from .settings import REMOVE_HINT, ConnectorConfig, Settings, split_list, valid_values
+from .settings import REMOVE_HINT, ConnectorConfig, split_list, valid_values
 
 DLQ_TOPIC_KEY = "errors.deadletterqueue.topic.name"
 # the clauses of WITH_… in any order
@@ -134,9 +134,8 @@ def parse(values: dict[str, str], world: Optional[World] = None) -> Sink:
         ConnectorError: the landing does not support a setting.
     """
     config = ConnectorConfig(values, values.get("name", "the S3 sink's JSON"))
-    # the class is not checked, because keys are not stored
-    config.section("key.converter.").parse(models.KeyConverter, "a key converter")
-    settings = config.parse_plugin("connector.class", models.SINKS)
+    by_converter = config.choose("connector.class", models.SINKS)
+    settings = config.parse(config.choose("value.converter", by_converter, models.JSON_CONVERTER))
     if isinstance(settings, models.LensesSink):
         sink = _lenses_sink(config, settings)
     else:
@@ -156,18 +155,12 @@ def _confluent_sink(
 
     The files are `<folder>/<topic>/<partition folder>/<topic>+<partition>+<first offset><extension>`.
     """
-    converter = config.parse_plugin(
-        "value.converter",
-        models.CONFLUENT_CONVERTERS,
-        "value.converter.",
-        models.DEFAULT_CONVERTER,
-    )
     file_format = settings.format_class.rpartition(".")[2].removesuffix("Format").lower()
     has_envelope, message_format = True, "avro"
-    if isinstance(converter, models.JsonConverter):
-        has_envelope, message_format = converter.schemas_enable, "json"
+    if isinstance(settings, models.ConfluentJsonSink):
+        has_envelope, message_format = settings.value_converter_schemas_enable, "json"
     elif world:
-        _require_registry(config, converter, world)
+        _require_registry(config, settings, world)
     if file_format == "avro" and message_format == "json":
         raise config.error("format.class", f"JsonFormat, or value.converter={AVRO_CONVERTER}")
     if file_format == "parquet" and not has_envelope:
@@ -197,10 +190,12 @@ def _confluent_sink(
     )
 
 
-def _require_registry(config: ConnectorConfig, converter: Settings, world: World) -> None:
+def _require_registry(
+    config: ConnectorConfig, settings: models.ConfluentSink, world: World
+) -> None:
     """Raise ConnectorError if the Avro converter does not use the environment's registry."""
     registry, is_glue = f"the registry of {world.file}", world.registry.kind == "glue"
-    if isinstance(converter, models.GlueConverter) != is_glue:
+    if isinstance(settings, models.ConfluentGlueSink) != is_glue:
         expected = f"{world.registry.kind}, the converter for {registry}"
         raise config.error("value.converter", expected)
     if is_glue:
@@ -217,9 +212,6 @@ def _lenses_sink(config: ConnectorConfig, settings: models.LensesSink) -> Sink:
 
     The files are `<prefix>/a=1/b=x/<topic>-<partition>-<first offset>.json`.
     """
-    converter = config.parse_plugin(
-        "value.converter", models.LENSES_CONVERTERS, "value.converter.", models.DEFAULT_CONVERTER
-    )
     statement = KCQL.fullmatch(settings.connect_s3_kcql)
     prefix = statement["prefix"].rstrip("/") if statement else ""
     if not statement or not is_safe_relative_path(prefix):
@@ -240,5 +232,5 @@ def _lenses_sink(config: ConnectorConfig, settings: models.LensesSink) -> Sink:
         re.escape(topic),
         (topic,),
         tuple(split_list(statement["fields"] or "")),
-        converter.schemas_enable,
+        settings.value_converter_schemas_enable,
     )

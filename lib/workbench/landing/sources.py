@@ -84,12 +84,9 @@ def parse(values: dict[str, str], world: World) -> Source:
             the environment's.
     """
     config = ConnectorConfig(values, values.get("name", "the JDBC source's JSON"))
-    settings = config.parse_plugin("connector.class", models.SOURCES)
-    default = models.DEFAULT_CONVERTER
-    config.parse_plugin("key.converter", models.SOURCE_KEY_CONVERTERS, "key.converter.", default)
-    converter = config.parse_plugin(
-        "value.converter", models.SOURCE_VALUE_CONVERTERS, "value.converter.", default
-    )
+    by_converter = config.choose("connector.class", models.SOURCES)
+    model = config.choose("value.converter", by_converter, models.JSON_CONVERTER)
+    settings = config.parse(model)
     database = _require_connection(config, settings, world)
     names, query = settings.table_whitelist, settings.query
     if bool(query) == bool(names):
@@ -107,7 +104,7 @@ def parse(values: dict[str, str], world: World) -> Source:
         database,
         tables,
         transforms.parse(config),
-        converter.decimal_format == "NUMERIC",
+        settings.value_converter_decimal_format == "NUMERIC",
     )
 
 

@@ -49,7 +49,7 @@ def parse(config: ConnectorConfig) -> Transforms:
 
 
 def _parse_transform(config: ConnectorConfig, prefix: str) -> models.Transform:
-    settings = config.parse_plugin(f"{prefix}type", models.TRANSFORMS, prefix)
+    settings = config.parse(config.choose(f"{prefix}type", models.TRANSFORMS), prefix)
     if isinstance(settings, models.InsertField):
         lacks_text = settings.static_field and settings.static_value is None
         if lacks_text or not (settings.static_field or settings.topic_field):

@@ -99,7 +99,7 @@ class LakeReader:
         self._listed, self._has_changed = time.time(), False
         sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
         slices = file_slices(actions, actions[-1].instant).values() if actions else ()
-        paths = [path for each in slices for path in each.paths if path in sizes]
+        paths = [path for needed in slices for path in needed if path in sizes]
         self.base_files = {path: sizes[path] for path in paths if path.endswith(".parquet")}
         self.log_bytes = sum(sizes[path] for path in paths if path not in self.base_files)
 

@@ -16,7 +16,7 @@ from ..base import World, files
 from ..hudi import decode
 from ..hudi.decode_avro import AvroSchemas
 from ..spark import translate_errors
-from ..topic import registry, topics, wire
+from ..topic import registry, topics
 
 # How far an event time may be ahead of this clock. A later event would advance the watermark, so that
 # all other events would be late
@@ -134,7 +134,7 @@ def encode(frame: DataFrame, world: World, topic: str, key: Column) -> DataFrame
     columns = []
     for side, column in (("key", key), ("value", F.struct("*"))):
         schema_id = registry.latest_id(world, f"{topic}-{side}")
-        schema = registry.schema(world, schema_id, wire.WIRE_FORMATS[world.registry.wire].id_kind)
+        schema = registry.schema(world, schema_id)
         body = to_avro(column, json.dumps(schema))
         prefix = F.lit(registry.wire_prefix(world, schema_id))
         columns.append(F.concat(prefix, body).alias(side))

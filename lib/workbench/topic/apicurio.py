@@ -73,11 +73,11 @@ class ApicurioRegistry:
             )
         return registered
 
-    def find(self, id: SchemaId, kind: str) -> Optional[dict[str, Any]]:
-        """Return a schema by its id, a number of kind GLOBAL_ID or CONTENT_ID."""
+    def find(self, id: SchemaId) -> Optional[dict[str, Any]]:
+        """Return a schema by its global id."""
         if not 0 <= int(id) <= MAX_ID:
             return None
-        avsc: Optional[dict[str, Any]] = self._fetch_json(f"/ids/{kind}s/{id}")
+        avsc: Optional[dict[str, Any]] = self._fetch_json(f"/ids/globalIds/{id}")
         return avsc
 
     def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:

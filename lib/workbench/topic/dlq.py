@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections import Counter
-from typing import Any, Callable, Collection, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 import pandas
 
@@ -67,7 +67,8 @@ def read(world: World, topic: str) -> pandas.DataFrame:
     """Return the dead letters of a dead-letter topic in their order.
 
     Returns:
-        One row per dead letter: partition, offset (of the dead letter); replayed (bool); topic,
+        One row per dead letter: partition, offset (of the dead letter); replayed (bool, whether a replay
+        has dealt with it); topic,
         origin_partition, origin_offset (the origin of the message; "" and -1 if the headers do not
         have a valid one); connector, stage, reason (which connector failed, in which stage, and
         why); key, value (bytes or None); headers ([(name, bytes)]); timestamp (of the message, in
@@ -83,13 +84,11 @@ def read(world: World, topic: str) -> pandas.DataFrame:
 def _read(world: World, topic: str) -> list[DeadLetter]:
     # first, because it raises an error for a missing topic
     messages = topics.read_all(world, topic)
-    replayed = _replayed_positions(_journal(world, topic))
-    return [_to_dead_letter(message, replayed) for message in messages]
+    progress = _read_progress(world, topic)
+    return [_to_dead_letter(message, progress) for message in messages]
 
 
-def _to_dead_letter(
-    message: topics.Message, replayed: Collection[tuple[int, int]] = ()
-) -> DeadLetter:
+def _to_dead_letter(message: topics.Message, progress: Mapping[str, int]) -> DeadLetter:
     headers = message.headers() or []
     texts = {name: str(value or b"", "utf-8", "replace") for name, value in headers}
 
@@ -99,7 +98,7 @@ def _to_dead_letter(
     return DeadLetter(
         message.partition(),
         message.offset(),
-        (message.partition(), message.offset()) in replayed,
+        message.offset() < progress.get(str(message.partition()), 0),
         header("topic"),
         _parse_number(header("partition")),
         _parse_number(header("offset")),
@@ -207,19 +206,14 @@ def _has_dead_letters(world: World, topic: str) -> bool:
     watermarks = topics.watermark_offsets(world, topic).items()
     start = {partition: low for partition, (low, high) in watermarks if low < high}
     stop = {partition: low + 1 for partition, low in start.items()}
-    return any([_to_dead_letter(each).topic for each in topics.consume(world, topic, start, stop)])
+    messages = topics.consume(world, topic, start, stop)
+    return any([_to_dead_letter(message, {}).topic for message in messages])
 
 
 # --- replay
 
 
-def replay(
-    world: World,
-    topic: str,
-    *,
-    offsets: Collection[int] = (),
-    transform: Optional[Transform] = None,
-) -> int:
+def replay(world: World, topic: str, *, transform: Optional[Transform] = None) -> int:
     """Publish dead letters to their original partitions, each once.
 
     A message keeps its key, value, timestamp and original headers, and gets the header
@@ -233,38 +227,34 @@ def replay(
     Args:
         world: the environment profile.
         topic: name of the dead-letter topic.
-        offsets: offsets of the dead letters to replay, by default all; only for a topic with one
-            partition. A dead letter that was replayed before is skipped.
         transform: receives a dead letter (a row of `read`, fields by name) and returns the value to
-            publish, or None to skip the dead letter.
+            publish, or None to leave the dead letter out, now and in later replays.
 
     Returns:
         The number of replayed dead letters.
 
     Raises:
         LakeError: the topic, or an original topic or partition, does not exist; the original topic
-            is an internal topic (INTERNAL_TOPICS) or the dead-letter topic itself; `offsets` are
-            given for a topic with several partitions; another replay is running. In these cases,
-            and if `transform` raises an error, nothing is published.
+            is an internal topic (INTERNAL_TOPICS) or the dead-letter topic itself; another replay is
+            running. In these cases, and if `transform` raises an error, nothing is published.
     """
-    if offsets and len(topics.watermark_offsets(world, topic)) > 1:
-        raise LakeError(
-            f"{topic} has several partitions, so an offset does not identify a dead letter",
-            hint="select by `transform`, which gets partition and offset: None skips a dead letter",
-        )
-    with files.exclusive_lock(
-        f"{replay_folder(world, topic)}/replay", f"replay of {topic}", "wait until it is done"
-    ):
-        selected = [
-            (dead_letter, transform(dead_letter) if transform else dead_letter.value)
-            for dead_letter in _read(world, topic)
-            if not dead_letter.replayed and (not offsets or dead_letter.offset in offsets)
-        ]
+    lock = f"{replay_folder(world, topic)}/replay"
+    with files.exclusive_lock(lock, f"replay of {topic}", "wait until it is done"):
+        waiting = [dead_letter for dead_letter in _read(world, topic) if not dead_letter.replayed]
+        selected = waiting
         if transform:
-            selected = [each for each in selected if each[1] is not None]
-        _require_origins(world, topic, [dead_letter for dead_letter, _ in selected])
+            values = map(transform, waiting)
+            selected = [
+                dead_letter._replace(value=value)
+                for dead_letter, value in zip(waiting, values)
+                if value is not None
+            ]
+        _require_origins(world, topic, selected)
         for first in range(0, len(selected), REPLAY_BATCH_SIZE):
-            _replay_batch(world, topic, selected[first : first + REPLAY_BATCH_SIZE])
+            batch = selected[first : first + REPLAY_BATCH_SIZE]
+            _produce_to_origins(world, topic, batch)
+            _record_progress(world, topic, batch)
+        _record_progress(world, topic, waiting)  # also of those that are left out
     return len(selected)
 
 
@@ -286,61 +276,55 @@ def _require_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -
             expected=f"an existing partition of a topic of a source, in the headers {HEADER_PREFIX}…; no topic of "
             "Kafka, Kafka Connect or a schema history",
             hint="find out who wrote these dead letters (a sink needs "
-            "errors.deadletterqueue.context.headers.enable=true); select the others by offset, or by `transform`",
+            "errors.deadletterqueue.context.headers.enable=true); leave them out: `transform` returns None",
         )
 
 
-def _replay_batch(
-    world: World, topic: str, batch: Sequence[tuple[DeadLetter, Optional[bytes]]]
-) -> None:
-    """Publish dead letters to their topics, and record them in the journal."""
-    for origin in dict.fromkeys(dead_letter.topic for dead_letter, _ in batch):
-        records = [_to_original(topic, *each) for each in batch if each[0].topic == origin]
+def _produce_to_origins(world: World, topic: str, batch: Sequence[DeadLetter]) -> None:
+    for origin in dict.fromkeys(dead_letter.topic for dead_letter in batch):
+        records = [_to_original(topic, each) for each in batch if each.topic == origin]
         topics.produce(world, origin, records, **PRODUCER_SETTINGS)
-    positions = [(dead_letter.partition, dead_letter.offset) for dead_letter, _ in batch]
-    name = "{}-{}.json".format(*positions[0])
-    files.write_text(f"{_journal(world, topic)}/{name}", json.dumps(positions))
 
 
-def _to_original(topic: str, dead_letter: DeadLetter, value: Optional[bytes]) -> Record:
+def _to_original(topic: str, dead_letter: DeadLetter) -> Record:
     """Return the record that publishes a dead letter to its original partition."""
     internal = (HEADER_PREFIX, REPLAYED_HEADER)
     headers = [
         (name, content) for name, content in dead_letter.headers if not name.startswith(internal)
     ]
-    headers.append(
-        (REPLAYED_HEADER, f"{topic}/{dead_letter.partition}/{dead_letter.offset}".encode())
-    )
+    mark = f"{topic}/{dead_letter.partition}/{dead_letter.offset}"
     options = {
         "partition": dead_letter.origin_partition,
         "timestamp": dead_letter.timestamp,
-        "headers": headers,
+        "headers": [*headers, (REPLAYED_HEADER, mark.encode())],
     }
-    return dead_letter.key, value, options
+    return dead_letter.key, dead_letter.value, options
 
 
 def replay_folder(world: World, topic: str) -> str:
-    """Return the folder with the lock and the journal of the replays of a dead-letter topic.
-
-    The journal is a folder with the id of the topic. It has one file for each batch: [[partition,
-    offset], …]. (The committed offset of a consumer group could not hold chosen dead letters, and by
-    default Kafka deletes the offsets of an inactive group after a week.)
-    """
+    """Return the folder with the lock and the progress of the replays of a dead-letter topic."""
     return join_uri(f"{world.lake.checkpoints}/replayed", topic)
 
 
-def _journal(world: World, topic: str) -> str:
-    return f"{replay_folder(world, topic)}/{topics.topic_id(world, topic)}"
+def _progress_uri(world: World, topic: str) -> str:
+    """Return the file with the progress: {partition: offset of the next dead letter}.
+
+    Its name has the id of the topic. (By default Kafka deletes the offsets of an inactive consumer group
+    after a week.)
+    """
+    return f"{replay_folder(world, topic)}/{topics.topic_id(world, topic)}.json"
 
 
-def _replayed_positions(journal: str) -> set[tuple[int, int]]:
-    """Return (partition, offset) of the dead letters that were replayed."""
-    return {
-        (partition, offset)
-        for name in files.list_files(journal)
-        if name.endswith(".json")
-        for partition, offset in json.loads(files.read_bytes(f"{journal}/{name}"))
-    }
+def _read_progress(world: World, topic: str) -> dict[str, int]:
+    progress: dict[str, int] = json.loads(files.read_text(_progress_uri(world, topic)) or "{}")
+    return progress
+
+
+def _record_progress(world: World, topic: str, replayed: Sequence[DeadLetter]) -> None:
+    """Record that a replay has dealt with dead letters, which are in the order of their offsets."""
+    offsets = {str(dead_letter.partition): dead_letter.offset + 1 for dead_letter in replayed}
+    progress = {**_read_progress(world, topic), **offsets}
+    files.write_text(_progress_uri(world, topic), json.dumps(progress))
 
 
 # --- publishing
@@ -423,7 +407,7 @@ def _error_headers(
 
     The stage is VALUE_CONVERTER, because the jobs of the workbench fail only when they read a value.
     """
-    errors: dict[str, Union[str, int]] = {
+    errors = {
         "topic": topic,
         "partition": partition,
         "offset": offset,

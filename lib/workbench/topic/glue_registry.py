@@ -19,7 +19,7 @@ import pandas
 from ..base import LakeError, StackError, World, aws
 from ..base.registries import glue_registries
 from . import avro
-from .wire import GLOBAL_ID, SchemaId
+from .wire import SchemaId
 
 NOT_FOUND_ERROR = "EntityNotFoundException"
 UUID_PATTERN = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -70,7 +70,7 @@ class GlueRegistry:
             artifacts += [f"{schema['SchemaName']}-{side}" for schema in schemas]
         return sorted(artifacts)
 
-    def find(self, id: SchemaId, kind: str) -> Optional[dict[str, Any]]:
+    def find(self, id: SchemaId) -> Optional[dict[str, Any]]:
         """Return a schema by its SchemaVersionId.
 
         The schema may belong to another registry of the account, because the request has only the id of
@@ -84,7 +84,7 @@ class GlueRegistry:
 
     def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:
         versions = self._available_versions(artifact) if artifact in self.names() else []
-        return self.find(versions[-1]["SchemaVersionId"], GLOBAL_ID) if versions else None
+        return self.find(versions[-1]["SchemaVersionId"]) if versions else None
 
     def delete(self, *artifacts: str) -> None:
         """Delete artifacts with all their versions and wait until they are gone.

@@ -16,8 +16,7 @@ from . import avro
 from .apicurio import ApicurioRegistry
 from .glue_registry import GlueRegistry
 from .wire import (
-    CONTENT_ID,
-    GLOBAL_ID,
+    ID_KIND,
     UUID_BYTES,
     WIRE_FORMATS,
     SchemaId,
@@ -27,8 +26,6 @@ from .wire import (
     unknown_schema_reason,
 )
 
-# columns of `artifacts` by kind of id
-ID_COLUMNS = {GLOBAL_ID: "global_id", CONTENT_ID: "content_id"}
 # Malformed messages may have any number of ids. After this many only known ids are requested.
 MAX_UNKNOWN_SCHEMAS = 100
 
@@ -48,7 +45,7 @@ class SchemaRegistry(Protocol):
 
     def names(self) -> list[str]: ...
 
-    def find(self, id: SchemaId, kind: str) -> Optional[dict[str, Any]]: ...
+    def find(self, id: SchemaId) -> Optional[dict[str, Any]]: ...
 
     def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:
         """Return the latest schema of an artifact, None if there is no such artifact."""
@@ -93,12 +90,12 @@ def names(world: World) -> list[str]:
     return backend(world).names()
 
 
-def find(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> Optional[dict[str, Any]]:
+def find(world: World, id: SchemaId) -> Optional[dict[str, Any]]:
     """Return the schema with this id, None if the id is unknown.
 
     See `schema` for the arguments and errors.
     """
-    return backend(world).find(id, kind)
+    return backend(world).find(id)
 
 
 def delete(world: World, *artifacts: str) -> None:
@@ -115,23 +112,21 @@ def compatibility(world: World, artifact: str) -> str:
     return backend(world).compatibility(artifact)
 
 
-def schema(world: World, id: SchemaId, kind: str = GLOBAL_ID) -> dict[str, Any]:
+def schema(world: World, id: SchemaId) -> dict[str, Any]:
     """Return the Avro schema with this id, as a dict (a primitive type as text).
 
     Args:
         world: the environment profile.
-        id: a number; for Glue the UUID of a schema version.
-        kind: "globalId", the id of an artifact's version. Apicurio also has "contentId", the id of
-            a schema text in all artifacts.
+        id: the global id, a number; for Glue the UUID of a schema version.
 
     Raises:
         LakeError: the registry has no such id, or the schema is not JSON.
         StackError: the registry does not respond.
     """
-    avsc = find(world, id, kind)
+    avsc = find(world, id)
     if avsc is None:
         raise LakeError(
-            unknown_schema_reason(world).format(f"{kind} {id}"),
+            unknown_schema_reason(world).format(f"{ID_KIND} {id}"),
             location=backend(world).location,
             hint="registry.artifacts(world) lists the schemas; did the producer use this registry, and "
             "the format in registry.wire?",
@@ -180,8 +175,8 @@ def versions(world: World, artifact: str) -> list[Any]:
 
 def versions_by_schema_id(world: World, artifact_names: Sequence[str]) -> dict[str, str]:
     """Return {schema id in messages, such as `globalId 7`: version} for all versions of artifacts."""
-    rows, kind = artifacts(world, artifact_names), WIRE_FORMATS[world.registry.wire].id_kind
-    return {f"{kind} {id}": version for id, version in zip(rows[ID_COLUMNS[kind]], rows["version"])}
+    rows = artifacts(world, artifact_names)
+    return {f"{ID_KIND} {id}": version for id, version in zip(rows["global_id"], rows["version"])}
 
 
 def register(world: World, artifact: str, schema: Any) -> SchemaId:
@@ -256,12 +251,12 @@ def check_compatibility(world: World, artifact: str, schema: Any, mode: str = ""
 
 def wire_prefix(world: World, id: SchemaId) -> bytes:
     """Return the first bytes of a message, before the Avro data: magic bytes and schema id."""
-    magic, size, _ = WIRE_FORMATS[world.registry.wire]
+    magic, size = WIRE_FORMATS[world.registry.wire]
     return magic + (UUID(str(id)).bytes if size == UUID_BYTES else int(id).to_bytes(size, "big"))
 
 
 def latest_id(world: World, artifact: str) -> SchemaId:
-    """Return the id of an artifact's latest schema, of the kind that messages contain.
+    """Return the global id of an artifact's latest schema.
 
     Raises:
         LakeError: there is no such artifact.
@@ -280,12 +275,12 @@ def encoder(world: World, id: SchemaId) -> Callable[[Any], bytes]:
 
     Args:
         world: the environment profile.
-        id: id of the schema, of the kind that the environment's wire format contains.
+        id: global id of the schema.
 
     Raises:
         LakeError: the registry has no schema with this id.
     """
-    avsc = schema(world, id, WIRE_FORMATS[world.registry.wire].id_kind)
+    avsc = schema(world, id)
     parsed, prefix = fastavro.parse_schema(avsc), wire_prefix(world, id)
 
     def encode(record: Any) -> bytes:
@@ -378,7 +373,7 @@ class Decoder:
         if id not in self.known and len(self._unknown) >= MAX_UNKNOWN_SCHEMAS:
             return f"schema {id} was not requested: the registry has none of {MAX_UNKNOWN_SCHEMAS} others"
         try:
-            avsc = find(self.world, message.schema_id, message.id_kind)
+            avsc = find(self.world, message.schema_id)
             if avsc is None:
                 self._unknown.add(id)
                 return unknown_schema_reason(self.world).format(id)
@@ -399,7 +394,7 @@ def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:
         value: the message as topics.read returns it: bytes, or text if the bytes are valid UTF-8.
 
     Returns:
-        A dict with wire, id_kind, schema_id, schema_name, hex (all bytes, two digits each), record
+        A dict with wire, schema_id, schema_name, hex (all bytes, two digits each), record
         (a dict; dates, times and decimals are Python objects).
 
     Raises:
@@ -412,7 +407,6 @@ def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:
     assert message, "it is decoded"
     return {
         "wire": message.wire,
-        "id_kind": message.id_kind,
         "schema_id": message.schema_id,
         "schema_name": avro.full_name(avsc),
         "hex": raw.hex(" "),

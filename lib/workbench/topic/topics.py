@@ -32,7 +32,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, wait_until
@@ -280,9 +280,9 @@ def offset_span(world: World, topic: str) -> int:
 def all_end_offsets(
     world: World, is_chosen: Callable[[str], bool]
 ) -> dict[str, tuple[str, dict[int, int]]]:
-    """Return {topic: (Kafka's id, {partition: end offset})} of many topics, with three requests.
+    """Return {topic: (Kafka's id, {partition: end offset})} of many topics.
 
-    A request is not repeated, and ends after ATTEMPT_SECONDS: a list of tables does not wait for Kafka.
+    The first request is not repeated, and ends after ATTEMPT_SECONDS: a list of tables does not wait for Kafka.
 
     Args:
         world: the environment profile.
@@ -291,25 +291,15 @@ def all_end_offsets(
     Raises:
         StackError: Kafka does not respond.
     """
-    admin = AdminClient(settings(world))
+    admin, ends = AdminClient(settings(world)), {}
     with translate_errors(world):
         chosen = [*filter(is_chosen, admin.list_topics(timeout=ATTEMPT_SECONDS).topics)]
-        described = [
-            future.result()
-            for future in admin.describe_topics(
-                TopicCollection(chosen), request_timeout=ATTEMPT_SECONDS
-            ).values()
-        ]
-        positions = {
-            TopicPartition(topic.name, partition.id): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-            for topic in described
-            for partition in topic.partitions
-        }
-        futures = admin.list_offsets(positions, request_timeout=ATTEMPT_SECONDS)
-        ends: dict[str, dict[int, int]] = {topic.name: {} for topic in described}
-        for position, future in futures.items():
-            ends[position.topic][position.partition] = future.result().offset
-    return {topic.name: (str(topic.topic_id), ends[topic.name]) for topic in described}
+    with contextlib.closing(open_consumer(world)) as consumer:
+        for name in chosen:
+            watermarks = watermark_offsets(world, name, consumer)
+            end_of_topic = {partition: high for partition, (_, high) in watermarks.items()}
+            ends[name] = topic_id(world, name, admin), end_of_topic
+    return ends
 
 
 def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> str:

@@ -4,16 +4,14 @@ A serializer writes the id of the schema before the Avro data. The formats (docu
 "Configuring Kafka serializers/deserializers", and Confluent, "Wire format"; for Glue only in the
 source code of SerializationDataEncoder):
 
-    apicurio          magic byte 0, content id in 4 bytes: the default of Apicurio 3; Apicurio 2 with
-                      as-confluent=true and use-id=contentId
     apicurio_legacy8  magic byte 0, global id in 8 bytes: Apicurio 2 with headers.enabled=false
     glue              version byte 3, compression byte 0, UUID of a schema version in 16 bytes.
                       If the compression byte is 5, the rest is compressed by zlib. Spark SQL cannot
                       decompress it; `not_avro_reason` names the setting to change.
 
-The first two formats have the same magic byte, so the environment names the format
-(`registry.wire`). A message without the magic bytes is rejected as not Avro. (By default Apicurio 2,
-tested with 2.6.13, writes the id into a header instead. No consumer here reads that header.)
+The environment names the format (`registry.wire`). A message without the magic bytes is rejected as not
+Avro. (By default Apicurio 2, tested with 2.6.13, writes the id into a header instead. No consumer here reads
+that header.)
 """
 
 from __future__ import annotations
@@ -25,9 +23,7 @@ from pyspark.sql import DataFrame
 
 from ..base import World
 
-# kinds of schema id: of an artifact's version (Glue: SchemaVersionId), of a schema text in all
-# artifacts
-GLOBAL_ID, CONTENT_ID = "globalId", "contentId"
+ID_KIND = "globalId"  # the id of a version of an artifact (Glue: SchemaVersionId)
 MESSAGE_COLUMNS = "key binary, value binary, topic string, partition int, offset long, file string"
 UUID_BYTES = 16
 GLUE_ZLIB_PREFIX = b"\3\5"  # a compressed message of Glue starts with these bytes
@@ -35,11 +31,10 @@ SchemaId = Union[int, str]  # a number; for Glue the UUID of a schema version
 
 
 class WireFormat(NamedTuple):
-    """A wire format: the first bytes of a message, the size of the schema id, the kind of id."""
+    """A wire format: the first bytes of a message, and the size of the schema id."""
 
     magic: bytes
     id_size: int
-    id_kind: str
 
     def __str__(self) -> str:
         """Return the format for an error message."""
@@ -47,9 +42,8 @@ class WireFormat(NamedTuple):
 
 
 WIRE_FORMATS = {
-    "apicurio": WireFormat(b"\0", 4, CONTENT_ID),
-    "apicurio_legacy8": WireFormat(b"\0", 8, GLOBAL_ID),
-    "glue": WireFormat(b"\3\0", UUID_BYTES, GLOBAL_ID),
+    "apicurio_legacy8": WireFormat(b"\0", 8),
+    "glue": WireFormat(b"\3\0", UUID_BYTES),
 }
 
 
@@ -58,37 +52,35 @@ class WireMessage(NamedTuple):
 
     Attributes:
         wire: name of the wire format.
-        id_kind: kind of the schema id.
         schema_id: a number; for Glue the UUID as text.
         body: the Avro data after the schema id.
     """
 
     wire: str
-    id_kind: str
     schema_id: SchemaId
     body: bytes
 
     @property
     def schema(self) -> str:
-        """The kind and the schema id, such as `globalId 7`."""
-        return f"{self.id_kind} {self.schema_id}"
+        """The schema id for people and for a DataFrame, such as `globalId 7`."""
+        return f"{ID_KIND} {self.schema_id}"
 
 
 def prefix_size(world: World) -> int:
     """Return the number of bytes before the Avro data of a message: magic bytes and schema id."""
-    magic, size, _ = WIRE_FORMATS[world.registry.wire]
+    magic, size = WIRE_FORMATS[world.registry.wire]
     return len(magic) + size
 
 
 def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
     """Return the parts of a message's value, None if it is not in the wire format."""
     name, end = world.registry.wire, prefix_size(world)
-    magic, size, kind = WIRE_FORMATS[name]
+    magic, size = WIRE_FORMATS[name]
     if len(value) < end or not value.startswith(magic):
         return None
     raw = value[len(magic) : end]
     schema_id = str(UUID(bytes=raw)) if size == UUID_BYTES else int.from_bytes(raw, "big")
-    return WireMessage(name, kind, schema_id, value[end:])
+    return WireMessage(name, schema_id, value[end:])
 
 
 def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
@@ -102,7 +94,7 @@ def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
         The messages with two more columns, `schema` (such as `globalId 7`) and `body` (bytes). Both
         are null if the value is not in the wire format.
     """
-    magic, size, kind = WIRE_FORMATS[world.registry.wire]
+    magic, size = WIRE_FORMATS[world.registry.wire]
     start, end = len(magic) + 1, len(magic) + size
     schema_id = f"hex(substring(value, {start}, {size}))"
     if size == UUID_BYTES:
@@ -114,7 +106,7 @@ def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
     # not withColumns: Spark Connect would analyze the query for this step
     return messages.selectExpr(
         "*",
-        f"IF({matches}, concat('{kind} ', {schema_id}), NULL) AS schema",
+        f"IF({matches}, concat('{ID_KIND} ', {schema_id}), NULL) AS schema",
         f"IF({matches}, substring(value, {end + 1}), NULL) AS body",
     )
 
