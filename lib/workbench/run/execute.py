@@ -1,4 +1,4 @@
-"""Execute one notebook headless with papermill, in a new kernel of this environment.
+"""Execute one notebook headless with papermill, in a new kernel of this environment (see `kernels`).
 
 `runner` executes several notebooks. This module writes no files; the runner masks secrets before it
 writes the executed notebooks.
@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
-from jupyter_client.manager import AsyncKernelManager
 from papermill.engines import NBClientEngine
 from papermill.iorw import load_notebook_node
 from papermill.log import logger
 from papermill.parameterize import parameterize_notebook
 from traitlets.config import Config
+
+from .kernels import KernelManager
 
 
 @dataclass
@@ -32,18 +33,6 @@ class ExecutionResult:
     last_cell: int = -1
     reason: str = ""
     interrupted: bool = False
-
-
-class _KernelManager(AsyncKernelManager):
-    """A kernel manager that shuts a kernel down without interrupting it first.
-
-    A kernel that is interrupted while it reads a message prints an error to the terminal.
-    """
-
-    async def _async_interrupt_kernel(self) -> None:
-        pass
-
-    interrupt_kernel = _async_interrupt_kernel
 
 
 def execute_notebook(
@@ -83,7 +72,7 @@ def execute_notebook(
             notebook,
             "python3",
             progress_bar=False,
-            kernel_manager_class=_KernelManager,
+            kernel_manager_class=KernelManager,
             on_cell_start=on_cell_start,
             shutdown_kernel="immediate",  # a graceful shutdown waits five seconds for a busy kernel
             timeout_func=remaining_seconds,
