@@ -1,82 +1,76 @@
 """Kernels that are forked from one process in which the packages of the notebooks are imported.
 
-A kernel of its own takes three seconds to start and to import them. A forked one is as new: it has
-run no cell, and shares no state with another kernel.
+A kernel takes three seconds of processor time to start and to import them, a forked one a quarter of
+a second. It is as new as a started one: no cell has run in it, and no service was called.
+
+The process (`python -m workbench.run.kernels`) reads a request from each line of its input, and
+answers with the pid of a kernel. The second request imports the packages. The process ends with
+the runner, and so do its kernels.
 """
 
-import multiprocessing
+import contextlib
+import gc
+import importlib
+import json
 import os
-import threading
-from multiprocessing.process import BaseProcess
-from typing import Any
+import signal
+import subprocess
+import sys
+from threading import Lock
+from typing import Any, Optional
 
-from ipykernel.kernelapp import IPKernelApp
 from jupyter_client.manager import AsyncKernelManager
-from jupyter_client.provisioning import LocalProvisioner
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 PRELOADED = (
-    __name__,
-    "workbench.cli.main",
-    "workbench.walkthroughs",
+    "ipykernel.kernelapp",
+    "pyspark.sql.connect.session",
     "workbench.display.draw",
     "workbench.operate",
     "workbench.run.notebooks",
-    "pyspark.sql.connect.session",
+    "workbench.walkthroughs",
 )
+_lock = Lock()
+_servers: dict[Optional[str], "subprocess.Popen[str]"] = {}  # by the root of the project
 
 
-class _Process:
-    """A forked process with the interface of subprocess.Popen that a provisioner uses."""
+class _ForkedProcess:
+    """A kernel, with those parts of subprocess.Popen that a provisioner uses."""
 
     stdin = stdout = stderr = None
 
-    def __init__(self, process: BaseProcess) -> None:
-        self._process = process
-        self.pid = process.pid
-        self.kill = process.kill
-        self.terminate = process.terminate
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
 
-    def poll(self) -> Any:
-        return self._process.exitcode
+    def poll(self) -> Optional[int]:
+        """Return None while the process lives; its exit code is not known."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return 1
+        return None
 
-    def wait(self) -> Any:
-        self._process.join()
-        return self._process.exitcode
+    wait = poll
 
     def send_signal(self, number: int) -> None:
-        os.kill(self._process.pid or 0, number)
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
 
 
-class _Provisioner(LocalProvisioner):
+class _ForkingProvisioner(LocalProvisioner):
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> Any:
         """Fork a kernel in place of starting the command."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(PRELOADED))
         arguments = cmd[cmd.index("ipykernel_launcher") + 1 :]
-        process = context.Process(
-            target=_run_kernel, args=(arguments, kwargs.get("cwd"), kwargs["env"])
-        )
-        process.start()
-        self.process: Any = _Process(process)
-        self.pid = self.pgid = process.pid
+        request = {"arguments": arguments, "folder": kwargs["cwd"], "environment": kwargs["env"]}
+        pid = _fork(request)
+        self.process: Any = _ForkedProcess(pid)
+        self.pid = self.pgid = pid
         return self.connection_info
-
-
-def _run_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
-    """Become a kernel, which ends with the runner."""
-    threading.Thread(target=_end_with_runner, daemon=True).start()
-    os.setsid()
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    IPKernelApp.launch_instance(argv=arguments, parent_handle=os.getppid())
-
-
-def _end_with_runner() -> None:
-    runner = multiprocessing.parent_process()
-    if runner:
-        runner.join()
-    os._exit(1)
 
 
 class KernelManager(AsyncKernelManager):
@@ -86,14 +80,87 @@ class KernelManager(AsyncKernelManager):
     """
 
     async def _async_pre_start_kernel(self, **kwargs: Any) -> Any:
-        self.provisioner = self.provisioner or _Provisioner(
+        self.kernel_id = self.kernel_id or kwargs.pop("kernel_id", "")
+        self.provisioner = self.provisioner or _ForkingProvisioner(
             kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, parent=self
         )
         return await super()._async_pre_start_kernel(**kwargs)
-
-    pre_start_kernel = _async_pre_start_kernel
 
     async def _async_interrupt_kernel(self) -> None:
         pass
 
     interrupt_kernel = _async_interrupt_kernel
+
+
+def _fork(request: dict[str, Any]) -> int:
+    """Return the pid of a new kernel."""
+    with _lock:
+        server = _server()
+        if server.stdin is None or server.stdout is None:
+            raise RuntimeError("the process that forks kernels has no pipes")
+        server.stdin.write(f"{json.dumps(request)}\n")
+        server.stdin.flush()
+        return int(server.stdout.readline())
+
+
+def _server() -> "subprocess.Popen[str]":
+    """Return the process that forks kernels; the caller holds the lock.
+
+    It is another one if the root of the project has changed, which modules read when they are imported.
+    """
+    root = os.environ.get("WORKBENCH_ROOT")
+    if root not in _servers or _servers[root].poll() is not None:
+        while _servers:
+            _servers.popitem()[1].communicate()  # closes its input, which ends it
+        _servers[root] = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C in the terminal is for the runner
+        )
+    return _servers[root]
+
+
+def _serve() -> None:
+    if sys.path[0] == os.getcwd():  # by -m
+        del sys.path[0]
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no kernel stays as a zombie
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for number, line in enumerate(sys.stdin):
+        if number == 1:  # it pays off only for several notebooks
+            _preload()
+        pid = os.fork()
+        if pid == 0:
+            answers.close()
+            _run_kernel(**json.loads(line))
+        answers.write(f"{pid}\n")
+        answers.flush()
+
+
+def _preload() -> None:
+    for name in PRELOADED:
+        # a notebook that needs the module shows why it cannot be imported
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()  # the memory stays shared
+
+
+def _run_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+    """Become a kernel, until this process ends."""
+    from ipykernel.kernelapp import IPKernelApp  # the runner need not import it
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv[1:] = arguments
+    IPKernelApp.launch_instance(argv=arguments, parent_handle=os.getppid())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve()
