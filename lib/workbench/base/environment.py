@@ -1,6 +1,7 @@
 """The settings of this process that a library reads from nowhere else, for the active world.
 
-Nothing else in the library changes `os.environ`. `params.activate` calls this module.
+Nothing else in the library changes `os.environ`. `params.activate` calls this module, and a forked
+kernel.
 """
 
 from __future__ import annotations
@@ -77,6 +78,12 @@ def _set(name: str, value: Optional[str]) -> None:
         os.environ.pop(name, None)
     else:
         os.environ[name] = value
+
+
+def replace_all(variables: Mapping[str, str]) -> None:
+    """Give this process, which was forked, the environment that it would have if it were started."""
+    os.environ.clear()
+    os.environ.update(variables)
 
 
 @contextlib.contextmanager

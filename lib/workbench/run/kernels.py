@@ -22,6 +22,8 @@ from typing import Any, Optional
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
+from ..base.environment import replace_all
+
 PRELOADED = (
     "ipykernel.kernelapp",
     "pyspark.sql.connect.session",
@@ -154,8 +156,7 @@ def _run_kernel(arguments: list[str], folder: str, environment: dict[str, str]) 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.environ.clear()
-    os.environ.update(environment)
+    replace_all(environment)
     os.chdir(folder)
     sys.argv[1:] = arguments
     IPKernelApp.launch_instance(argv=arguments, parent_handle=os.getppid())
