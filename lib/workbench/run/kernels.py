@@ -29,6 +29,7 @@ PRELOADED = (
     "pyspark.sql.connect.session",
     "workbench.display.draw",
     "workbench.operate",
+    "workbench.run.execute",
     "workbench.run.notebooks",
     "workbench.walkthroughs",
 )
@@ -82,9 +83,8 @@ class KernelManager(AsyncKernelManager):
     """
 
     async def _async_pre_start_kernel(self, **kwargs: Any) -> Any:
-        self.kernel_id = self.kernel_id or kwargs.pop("kernel_id", "")
         self.provisioner = self.provisioner or _ForkingProvisioner(
-            kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, parent=self
+            kernel_id=self.kernel_id or "", kernel_spec=self.kernel_spec, parent=self
         )
         return await super()._async_pre_start_kernel(**kwargs)
 
