@@ -120,6 +120,8 @@ def _server() -> "subprocess.Popen[str]":
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,  # Ctrl-C in the terminal is for the runner
+            # as a kernel sets it, before it imports matplotlib: a cell shows its figures
+            env={"MPLBACKEND": "module://matplotlib_inline.backend_inline", **os.environ},
         )
     return _servers[root]
 
