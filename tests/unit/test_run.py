@@ -565,7 +565,7 @@ def test_a_forked_kernel_shows_the_figures_of_a_cell(project):
     result = quietly()
     executed = nbformat.read(result.folder / "notebooks/10_outbox/12_b.ipynb", as_version=4)
     outputs = [each for cell in executed.cells for each in cell.get("outputs", [])]
-    assert [*outputs[-1].data] == ["text/plain", "image/png"]
+    assert "image/png" in outputs[-1].data
 
 
 def test_a_kernel_ends_with_its_killed_runner(project):
