@@ -504,3 +504,26 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
     assert "stopped by the user" in next(project.glob("runs/*/report.html")).read_text()
     with wait.file_lock(run_record.lock_file(), RuntimeError):
         pass
+
+
+def test_a_forked_kernel_shows_the_figures_of_a_cell(project):
+    write(project, "10_outbox/11_a.ipynb", "1")
+    draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"
+    write(project, "10_outbox/12_b.ipynb", draw)
+    result = quietly()
+    executed = nbformat.read(result.folder / "notebooks/10_outbox/12_b.ipynb", as_version=4)
+    outputs = [each for cell in executed.cells for each in cell.get("outputs", [])]
+    assert "image/png" in outputs[-1].data
+
+
+def test_a_kernel_ends_with_its_killed_runner(project):
+    pid_file = project / "kernel.pid"
+    wait_long = f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))\nthreading.Event().wait(99)"
+    write(project, "10_outbox/11_a.ipynb", wait_long)
+    code = "from workbench.run import runner; runner.run(progress=False)"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=project)
+    wait.wait_until(lambda: pid_file.exists() and pid_file.read_text(), "a kernel", timeout=120)
+    process.kill()
+    process.wait()
+    cmdline = Path(f"/proc/{pid_file.read_text()}/cmdline")
+    wait.wait_until(lambda: not cmdline.exists() or not cmdline.read_bytes(), "its end", timeout=20)

@@ -29,6 +29,8 @@ def test_unknown_topic_names_the_nearest(monkeypatch):
         def close(self):
             pass
 
+        unassign = close
+
     monkeypatch.setattr(topics, "open_consumer", lambda world: Nothing())
     monkeypatch.setattr(
         topics,

@@ -1,9 +1,9 @@
 """Calls of services over HTTP."""
 
+import time
 from typing import Any, Collection, Optional, Sequence
 
 import requests
-from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
 from urllib3.util import Retry
 
@@ -35,6 +35,10 @@ RETRY_POLICY = CappedRetry(
     raise_on_status=False,
     backoff_factor=0.3,
 )
+
+IDLE_SECONDS = 5  # a server may close a connection that is not used for longer
+# {server: a session with an open connection that no call uses, and since when}
+_idle_sessions: dict[str, tuple[requests.Session, float]] = {}
 
 
 def session(url: str) -> requests.Session:
@@ -92,20 +96,24 @@ def call(
         StackError: the service does not respond.
     """
     retries = RETRY_POLICY.new(status_forcelist=retry_statuses)
-    adapter = HTTPAdapter(max_retries=retries)
+    server = "/".join(url.split("/", 3)[:3])
+    client, idle_since = _idle_sessions.pop(server, (None, 0.0))
+    if client is None or time.monotonic() - idle_since > IDLE_SECONDS:
+        client = session(url)
     try:
-        with session(url) as client:
-            client.mount("http://", adapter)
-            client.mount("https://", adapter)
-            return client.request(
-                method,
-                url,
-                json=body,
-                timeout=(5, timeout),
-                headers=headers,
-                auth=HTTPBasicAuth(*auth) if auth else None,
-                verify=tls.verify(url),
-            )
+        adapter: Any = client.get_adapter(url)
+        adapter.max_retries = retries
+        response = client.request(
+            method,
+            url,
+            json=body,
+            timeout=(5, timeout),
+            headers=headers,
+            auth=HTTPBasicAuth(*auth) if auth else None,
+            verify=tls.verify(url),
+        )
+        _idle_sessions[server] = client, time.monotonic()
+        return response
     except requests.RequestException as e:
         raise StackError(
             f"{service} does not answer: {type(e).__name__}",

@@ -1,5 +1,6 @@
 """Export an executed notebook as HTML."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,12 @@ def to_html(notebook: Any) -> str:
     Returns:
         The HTML text of the page.
     """
+    html: str = _exporter().from_notebook_node(notebook)[0]
+    return html
+
+
+@functools.cache  # it compiles its templates once
+def _exporter() -> Any:
     from nbconvert import HTMLExporter  # a local import, because it takes half a second
 
-    exporter = HTMLExporter(template_file=str(TEMPLATE))
-    html, _ = exporter.from_notebook_node(notebook)
-    return html
+    return HTMLExporter(template_file=str(TEMPLATE))

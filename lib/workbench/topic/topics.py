@@ -57,6 +57,9 @@ TRANSIENT_ERRORS = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
+# {settings: a producer that is not in use}. An idempotent producer needs half a second for its first
+# message: the client asks for its id after 500 ms.
+_idle_producers: dict[tuple[Any, ...], Producer] = {}
 # {error with which the broker or the client rejects a message: hint}
 PRODUCE_ERROR_HINTS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "the limits are message.max.bytes of the producer and max.message.bytes of the "
@@ -268,13 +271,13 @@ def end_offsets(world: World, topic: str) -> dict[int, int]:
     return {partition: end for partition, (_, end) in watermark_offsets(world, topic).items()}
 
 
-def offset_span(world: World, topic: str) -> int:
+def offset_span(world: World, topic: str, consumer: Optional[Consumer] = None) -> int:
     """Return the number of offsets in a topic: end minus beginning, summed over its partitions.
 
     The result is the number of messages, unless the topic is compacted or has transactions. Raises
-    as `watermark_offsets`.
+    as `watermark_offsets`, which takes the same arguments.
     """
-    return sum(high - low for low, high in watermark_offsets(world, topic).values())
+    return sum(high - low for low, high in watermark_offsets(world, topic, consumer).values())
 
 
 def all_end_offsets(
@@ -334,19 +337,19 @@ def wait_for_messages(
     """
 
     def reached() -> tuple[int]:
-        span = offset_span(world, topic)
+        span = offset_span(world, topic, consumer)
         if span < n:
             raise WorkbenchError(f"the topic has {span}")
         return (span,)  # a tuple is true also for a span of 0
 
-    return wait_until(
-        reached,
-        f"{n} messages in topic {topic!r}",
-        timeout=60 + n / MESSAGES_PER_S if timeout is None else timeout,
-        interval=0.2,
-        failure_reason=lambda: connect.failure(world, connector) if connector else None,
-        hint="look at connect.status and the worker's log",
-    )[0]
+    with contextlib.closing(open_consumer(world)) as consumer:
+        return wait_until(
+            reached,
+            f"{n} messages in topic {topic!r}",
+            timeout=60 + n / MESSAGES_PER_S if timeout is None else timeout,
+            failure_reason=lambda: connect.failure(world, connector) if connector else None,
+            hint="look at connect.status and the worker's log",
+        )[0]
 
 
 def open_consumer(world: World) -> Consumer:
@@ -480,10 +483,12 @@ def _consume_available(
     world: World, topic: str, start_offsets: Optional[dict[int, int]]
 ) -> Generator[Message, None, None]:
     """Return the messages that the topic holds now, from `start_offsets` on."""
-    watermarks = watermark_offsets(world, topic)
     first = start_offsets or {}
-    start = {p: max(first.get(p, 0), low) for p, (low, _) in watermarks.items()}
-    return consume(world, topic, start, {p: high for p, (_, high) in watermarks.items()})
+    with contextlib.closing(open_consumer(world)) as consumer:
+        watermarks = watermark_offsets(world, topic, consumer)
+        start = {p: max(first.get(p, 0), low) for p, (low, _) in watermarks.items()}
+        stop = {p: high for p, (_, high) in watermarks.items()}
+        yield from consume(world, topic, start, stop, consumer)
 
 
 def read(
@@ -558,9 +563,8 @@ def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overr
         if error:
             errors.append(error)
 
-    # an idempotent producer keeps the order and writes no message twice when it retries
-    defaults = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 15_000}
-    producer = Producer(settings(world, **{**defaults, **overrides}))
+    kind = (world.kafka.bootstrap, world.kafka.security_protocol, *sorted(overrides.items()))
+    producer = _idle_producers.pop(kind, None) or _open_producer(world, overrides)
     try:
         with translate_errors(world, f"topic {topic!r}"):
             for key, value, *options in messages:
@@ -573,9 +577,22 @@ def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overr
             producer.flush()
             if errors:
                 raise KafkaException(errors[0])
-    finally:
+    except BaseException:
         # a traceback keeps the producer alive, and it would produce its queue when Kafka is back
         producer.purge()
+        raise
+    _idle_producers[kind] = producer
+
+
+def _open_producer(world: World, overrides: dict[str, Any]) -> Producer:
+    """Return a producer that keeps the order, and writes no message twice when it retries."""
+    defaults = {
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "message.timeout.ms": 15_000,
+        "reconnect.backoff.max.ms": 500,
+    }
+    return Producer(settings(world, **{**defaults, **overrides}))
 
 
 def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:

@@ -178,7 +178,6 @@ class CaptureFlow(CaptureSet):
             is_captured,
             f"topic {self.topic(world, capture.name)} to reach the source's log position",
             timeout=60 + self.count(world, capture.name) / topics.MESSAGES_PER_S,
-            interval=0.2,
             failure_reason=lambda: connect.failure(world, capture.connector),
             hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
         )
