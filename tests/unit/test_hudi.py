@@ -530,3 +530,14 @@ def test_a_timestamp_in_the_key_needs_an_option():
     columns = T.StructType([T.StructField(*column) for column in kinds.items()])
     assert key_options(table(key=("id",)), columns) == {}
     assert len(key_options(table(key=("id", "at")), columns)) == 1
+
+
+def test_a_timestamp_in_the_key_needs_an_option_and_another_ordering():
+    kinds = {"id": T.IntegerType(), "at": T.TimestampType(), "__lsn": T.LongType()}
+    columns = T.StructType([T.StructField(*column) for column in kinds.items()])
+    assert key_options(table(key=("id",)), columns) == {}
+    assert len(key_options(table(key=("id", "at")), columns)) == 1
+    ingesting.check_ordering(table(key=("id", "at"), type="mor", ordering="__lsn"), columns)
+    ingesting.check_ordering(table(key=("id",), type="mor", ordering="at"), columns)
+    with pytest.raises(LakeError, match="ordering field at of .* is timestamp"):
+        ingesting.check_ordering(table(key=("id", "at"), type="mor", ordering="at"), columns)

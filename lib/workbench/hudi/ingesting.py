@@ -33,7 +33,7 @@ from .batch_dead_letters import BatchDeadLetters
 from .changes import SourceProgress
 from .loading import write_batch
 from .rewriting import finish_interrupted_rewrite, rewrite
-from .tables import BUCKETS_KEY, Table, commit_lock, spark_reader, table_lock
+from .tables import BUCKETS_KEY, Table, commit_lock, key_options, spark_reader, table_lock
 from .timeline import (
     PROGRESS_KEY,
     SCHEMA_CHANGE_KEY,
@@ -303,7 +303,9 @@ class IngestJob:
         rows_schema, latest_schema = self.reader.schemas
         old = evolution.table_columns(actions)
         if old is None:
-            return evolution.merge_schemas(self.table.name, rows_schema), ""
+            columns = evolution.merge_schemas(self.table.name, rows_schema)
+            check_ordering(self.table, columns)
+            return columns, ""
         columns = evolution.evolve(
             self.table.name, old, rows_schema, self.schema is not None, self.table.key
         )
@@ -418,6 +420,28 @@ def check_buckets(table: Table, commit: CommitMetadata, location: str) -> None:
             location=location,
             expected='the same number of buckets with index="BUCKET", and no buckets with another index',
             hint="write it as it was made, or drop it and ingest it anew",
+        )
+
+
+def check_ordering(table: Table, columns: T.StructType) -> None:
+    """Raise LakeError if a Merge-on-Read table with deletes has an ordering field that Hudi cannot use.
+
+    Hudi 1.0.2 can neither write a date into a log's delete nor compare the decimal of one; nor a
+    timestamp, with the option that a timestamp in the key needs.
+    """
+    kind = next((f.dataType for f in columns if f.name == table.ordering_column), None)
+    deletes = table.deletes == "hard" or table.index.startswith("GLOBAL_")  # a move deletes, too
+    unusable: list[type[T.DataType]] = [T.DecimalType, T.DateType]
+    if key_options(table, columns):
+        unusable.append(T.TimestampType)
+    if kind is not None and table.type == "mor" and deletes and isinstance(kind, tuple(unusable)):
+        raise LakeError(
+            f"the ordering field {table.ordering} of {table.name} is {kind.simpleString()}: "
+            "a Merge-on-Read table could not be read after its first delete",
+            location=table.base,
+            expected="a whole number, a text, a time, a double",
+            hint="another ordering field, such as the position in the source's log; or "
+            'type="cow". A table that has rows already: hudi.drop, and ingest anew',
         )
 
 
