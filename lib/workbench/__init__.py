@@ -25,8 +25,8 @@ Its packages in the order of the data flow (docs/design.md):
 A package imports only from packages above it. `cli`, the command `workbench`, is last.
 
 A world is an environment profile: one params file names its services. Three interfaces have several
-backends. Each is a typing.Protocol with one class per backend: ConnectBackend (connect.operations),
-SchemaRegistry (topic.registry), QueryEngine (query.engines). URIs are file:, s3a: or s3:.
+backends, with one class per backend: Connect (connect.cluster), SchemaRegistry (topic.registry),
+QueryEngine (query.engines). URIs are file:, s3a: or s3:.
 """
 
 import logging

@@ -208,7 +208,7 @@ source(f"UPDATE actor SET last_name = 'Somebody' WHERE actor_id = {old['record']
             """
 from workbench.connect import rest
 rest.KafkaConnect(world).call("PUT", f"/connectors/{log_based.CONNECTOR}/pause")
-rest.wait_until(lambda: rest.validation.states(connect.status(world, log_based.CONNECTOR)) == {"PAUSED"}, "a pause")""",
+rest.KafkaConnect(world).wait(lambda: rest.validation.states(connect.status(world, log_based.CONNECTOR)) == {"PAUSED"}, "a pause")""",
             {"states of connector and task": "'PAUSED', 'PAUSED'"},
         ),
         reset_from="31_source_database",

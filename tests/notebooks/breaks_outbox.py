@@ -191,8 +191,9 @@ topics.wait_for_messages(world, outbox.flow.topic(world), len(messages) + 3)""",
         Break(
             "fields of an envelope: messages are flat",
             """
+from workbench.connect import rest
 rest.KafkaConnect(world).call("PUT", f"/connectors/{outbox.CONNECTOR}/pause")
-rest.wait_until(lambda: rest.validation.states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
+rest.KafkaConnect(world).wait(lambda: rest.validation.states(connect.status(world, outbox.CONNECTOR)) == {"PAUSED"}, "a pause")
 """,
             {"states of connector and task": "'PAUSED', 'PAUSED'"},
             undo="""

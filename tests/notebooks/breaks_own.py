@@ -90,7 +90,7 @@ _rows.write.format("hudi").options(**_table.options()).mode("append").save(_tabl
 from workbench.connect import rest
 
 rest.KafkaConnect(world).call("PUT", f"/connectors/{connector}/pause")
-rest.wait_until(lambda: rest.validation.states(connect.status(world, connector)) == {"PAUSED"}, "a pause")
+rest.KafkaConnect(world).wait(lambda: rest.validation.states(connect.status(world, connector)) == {"PAUSED"}, "a pause")
 topics.create(world, f"own_{source}.public.trips_2025_03")""",
             {
                 "topics of rows": "trips_2025_03",

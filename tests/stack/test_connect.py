@@ -172,11 +172,6 @@ def test_password_stays_out_of_the_stored_configuration(lab, source):
     assert "${directory:" in stored and lab.postgres.replication_password.reveal() not in stored
 
 
-def test_sink_without_plugin_names_the_landing_job(lab):
-    with pytest.raises(ConnectorError, match="workbench.landing"):
-        connect.apply(lab, SOURCE + "_2", connect.config(lab, "outbox_sink"))
-
-
 def _restart(lab):
     rest.KafkaConnect(lab).stop(SOURCE)
     rest.KafkaConnect(lab).call("PUT", f"/connectors/{SOURCE}/resume")

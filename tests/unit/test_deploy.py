@@ -634,6 +634,8 @@ def read():
                     r"(?:postgres|kafka|connect|lake|query|spark|emr|studio)/[\w/]+", word
                 )
             }
+    request = (ROOT / "lib/workbench/connect/create_connector.yaml").read_text(encoding="utf-8")
+    names |= set(re.findall(r"parameters\[([\w/]+)\]", request))
     names.remove(
         "connect/role/"
     )  # connect/msk.py, of each connector that it is told to apply: all of the walkthroughs

@@ -76,7 +76,7 @@ def declare(world, flow="bikes", **changes):
     [{}, {"format": "json"}, {"poll": "updated", "format": "json"}, {"engine": "mariadb"}],
     ids=["avro", "json", "poll", "mariadb"],
 )
-def test_the_json_of_a_flow_has_known_keys_and_the_source_as_placeholders(world, changes):
+def test_the_json_of_a_flow_has_the_source_as_placeholders(world, changes):
     declare(world, **changes)
     path = own.folder("bikes") / "own_bikes.json"
     raw = json.loads(path.read_text())
@@ -87,9 +87,6 @@ def test_the_json_of_a_flow_has_known_keys_and_the_source_as_placeholders(world,
     if changes.get("engine") != "mariadb":
         assert "db.example.com" in host
     assert config.keys() - {"database.sslmode"} == raw.keys()
-    known = configs.known_keys(config)
-    assert bool(known) != bool(changes.get("poll")), "landing.poll knows the keys of a JDBC source"
-    assert not known or configs.unknown_keys(config, known) == {}
     assert configs.plaintext_secret_keys(config) == []
     assert flow.topic(world, "trips").startswith("own_bikes.")
 
@@ -140,8 +137,6 @@ def test_the_tls_of_a_source_reaches_its_connector(world, engine, poll, tls, exp
     if poll:
         polled = sources.parse(config, world.source("bikes"))
         assert polled.database == "bikes", "the built-in poller has the TLS of the world"
-    else:
-        assert configs.unknown_keys(config, configs.known_keys(config)) == {}
     raw = {**config, "database.sslmode": "prefer", "database.ssl.mode": "preferred"}
     filled = configs.fill(world.source("bikes"), raw, "own.json")
     assert filled == raw, "the user's own settings stay"

@@ -8,7 +8,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Collection, Iterable
+from typing import Any, Collection
 from urllib.parse import urlencode, urlsplit
 
 from ..base import (
@@ -38,23 +38,20 @@ SECRET_KEYS = re.compile(
     r"(^|[._-])token$",
     re.I,
 )
-# A secret as a key-value pair in a value, as in JDBC URLs, JAAS and JSON: password=…,
-# clientSecret="…", "password": "…"; but not token_id=…
+# A secret as a key-value pair in a value, as in JDBC URLs, JAAS, JSON and SQL: password=…,
+# clientSecret="…", "password": "…", 'password=''…'''; but not token_id=…
 SECRET_PAIR = re.compile(
     r"(?<![^?&;,:\s\"'{(])[\w.-]*(password|passwd|passphrase|pwd|secret|secret.?(access.?)?key|token|credentials?)"
-    r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|[^\"'\s&;,)])",
+    r"(\s*=(?!=)|[\"']\s*:)\s*([\"'][^\"']|''\w|[^\"'\s&;,)])",
     re.I,
 )
 # A secret in an HTTP header or in PEM format. errors.URI_LOGIN matches a URI with a login.
 SECRET_TEXT = re.compile(
     r"\bbearer\s+\w|\bauthorization\s*:\s*basic\s+\w|-----BEGIN [A-Z ]*PRIVATE KEY", re.I
 )
-# In an SQL query, password = … compares columns. So only its string constants are searched: the
-# connection string of a dblink call may contain a login.
-SQL_QUERY = re.compile(r"\s*(select\s.*\sfrom|with\s.*\sas\s*\()", re.I | re.S)
-SQL_STRING = re.compile(r"'((?:[^']|'')*)'")
 PLACEHOLDER = re.compile(r"\$\{([^}:]*)\}")  # ${name}
 REFERENCE = re.compile(r"\$\{[^${}:]+:[^{}]+\}")  # KIP-297: ${provider:path:key}
+SECRET_PATTERNS = (URI_LOGIN, SECRET_PAIR, SECRET_TEXT)
 WORKER_REFERENCE = re.compile(r"\$\{[^}]*:[^}]*\}")  # what the worker takes for one
 LOGIN_KEYS = ("database.password", "connection.password")
 
@@ -83,19 +80,16 @@ def config(world: World, name: str, **values: Any) -> dict[str, str]:
             location=file,
             expected=did_you_mean(name, files),
         )
-    return fill(world, read(files[name]), file, name, **values)
+    return fill(world, read(files[name]), file, **values)
 
 
-def fill(
-    world: World, raw: dict[str, str], file: str, name: str = "", /, **values: Any
-) -> dict[str, str]:
+def fill(world: World, raw: dict[str, str], file: str, /, **values: Any) -> dict[str, str]:
     """Return a connector configuration with a value for each ${placeholder}, as `config` does.
 
     Args:
         world: the world that fills the placeholders.
         raw: the content of the file (see `read`).
         file: the file, for errors.
-        name: name of the connector, for errors.
         **values: values of further placeholders, or values that replace those of the world.
 
     Raises:
@@ -110,7 +104,7 @@ def fill(
             f"unknown placeholder ${{{unknown}}}",
             location=f"{file}: {used[unknown]}",
             expected=did_you_mean(unknown, available),
-            hint=f"correct it, or set its value: connect.config(world, {name!r}, …=…)",
+            hint=f"correct it, or set its value: connect.config(world, …, {unknown}=…)",
         )
     for unused in sorted(values.keys() - used.keys()):
         raise ConnectorError(
@@ -148,10 +142,8 @@ def read(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")  # UnicodeDecodeError is a ValueError
         raw = json.loads(text, object_pairs_hook=reject_duplicate_keys)
-    except ValueError as e:
-        raise ConnectorError(f"not JSON: {e}", location=file) from e
-    except (IsADirectoryError, PermissionError) as e:
-        raise ConnectorError(f"the file cannot be read: {e.strerror}", location=file) from e
+    except (ValueError, OSError) as e:
+        raise ConnectorError(f"not a JSON file: {e}", location=file) from e
     if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
         raise ConnectorError(
             "a connector configuration is a flat JSON object of strings",
@@ -201,17 +193,18 @@ def _tls_login(world: World, config: dict[str, str], file: str) -> dict[str, str
     if kind == "postgresql":
         return {f"database.{key}": value for key, value in _postgres_tls(world).items()}
     mode = CONNECTOR_CATALOG["tls_modes"].get(kind, {}).get(world.mysql.ssl)
-    truststore = "database.ssl.truststore"
-    if mode and world.mysql.ssl == "verify-full" and world.mysql.ssl_ca:
-        if truststore not in config:
-            raise ConnectorError(
-                "Debezium cannot read ssl_ca: for MariaDB and MySQL it needs a Java keystore, not a PEM file",
-                location=f"{file}: ssl verify-full, ssl_ca {world.mysql.ssl_ca}",
-                expected=f"{truststore} in the connector's JSON",
-                hint="keytool -importcert -noprompt -file <ssl_ca> -keystore <file> -storepass <password>; "
-                f"then {truststore} and {truststore}.password (a reference)",
-            )
-    return {"database.ssl.mode": mode} if mode else {}
+    if not mode:
+        return {}
+    truststore, ca = "database.ssl.truststore", world.mysql.ssl_ca
+    if world.mysql.ssl == "verify-full" and ca and truststore not in config:
+        raise ConnectorError(
+            "Debezium cannot read ssl_ca: for MariaDB and MySQL it needs a Java keystore, not a PEM file",
+            location=f"{file}: ssl verify-full, ssl_ca {ca}",
+            expected=f"{truststore} in the connector's JSON",
+            hint="keytool -importcert -noprompt -file <ssl_ca> -keystore <file> -storepass <password>; "
+            f"then {truststore} and {truststore}.password (a reference)",
+        )
+    return {"database.ssl.mode": mode}
 
 
 def _replace_avro_converter(world: World, config: dict[str, str]) -> dict[str, str]:
@@ -276,7 +269,7 @@ def plaintext_secret_keys(config: dict[str, str]) -> list[str]:
         key
         for key, value in config.items()
         if (SECRET_KEYS.search(key) and value and not _is_secret_reference(key, value))
-        or _contains_secret(REFERENCE.sub("", value))
+        or any(pattern.search(REFERENCE.sub("", value)) for pattern in SECRET_PATTERNS)
     )
 
 
@@ -313,61 +306,24 @@ def _is_free(reference: str, own: str, secret_names: Collection[str]) -> bool:
     return is_here and bool(secrets.SECRET_NAME.fullmatch(name)) and name not in secret_names
 
 
-def _contains_secret(value: str) -> bool:
-    """Return whether a value without its references contains a secret."""
-    if URI_LOGIN.search(value) or SECRET_TEXT.search(value):
-        return True
-    texts = [value]
-    if SQL_QUERY.match(value):
-        texts = [text.replace("''", "'") for text in SQL_STRING.findall(value)]
-    return any(map(SECRET_PAIR.search, texts))
-
-
-def unknown_keys(config: dict[str, str], valid_keys: Iterable[str]) -> dict[str, str]:
+def unknown_keys(config: dict[str, str], valid_keys: Collection[str]) -> dict[str, list[str]]:
     """Find keys that are neither valid nor match an accepted pattern of the catalog.
 
     Args:
         config: the configuration.
-        valid_keys: keys that the plugin documents.
+        valid_keys: keys that the plugin defines.
 
     Returns:
-        {unknown key: suggestion, see `did_you_mean`}. The suggestion for a key that Debezium has
-        renamed is based on the new name.
+        {unknown key: messages}. For a key that Debezium has renamed a message suggests the new name.
     """
     accepted = "|".join(CONNECTOR_CATALOG["accepted_key_patterns"])
     unknown = {}
     for key in config:
         if key not in valid_keys and not re.fullmatch(accepted, key):
-            suggestion_base = key
+            new_key = key
             for old, new in CONNECTOR_CATALOG["renamed_keys"].items():
-                if key.endswith(old):
-                    suggestion_base = key.replace(old, new)
-                    break
-            unknown[key] = did_you_mean(suggestion_base, valid_keys)
+                new_key = re.sub(f"{re.escape(old)}$", new, new_key)
+            suggestion = did_you_mean(new_key, valid_keys)
+            message = f"the plugin has no such key and would ignore it; {suggestion}"
+            unknown[key] = [message.rstrip("; ")]
     return unknown
-
-
-def known_keys(config: dict[str, str]) -> set[str]:
-    """Return the valid keys of a configuration: those of its connector, transforms and converters.
-
-    params/connectors/keys has a list for each class. A test compares the lists with the plugins.
-
-    Returns:
-        The keys; empty if there is no list for the connector's class.
-    """
-    keys = _listed_keys(config.get("connector.class", ""))
-    if not keys:
-        return keys
-    for transform in re.split(r"[\s,]+", config.get("transforms", "")):
-        prefix = f"transforms.{transform}."
-        listed = _listed_keys(config.get(f"{prefix}type", ""))
-        if listed:
-            keys |= {prefix + key for key in listed}
-        elif transform:
-            keys |= {key for key in config if key.startswith(prefix)}
-    return keys | {key for key in config if re.match(r"(key|value|header)\.converter\.", key)}
-
-
-def _listed_keys(class_name: str) -> set[str]:
-    file = CONNECTORS_DIR / "keys" / f"{class_name}.txt"
-    return set(file.read_text(encoding="utf-8").split()) if file.is_file() else set()

@@ -1,58 +1,16 @@
-"""The operations of a Connect cluster: the functions of `connect`, and the interface of its backends."""
+"""The operations of the Connect cluster of a world."""
 
-from typing import Any, ClassVar, Optional, Protocol
+from typing import Any, Optional
 
-from ..base import World
+from ..base import ConnectorError, World, did_you_mean
 from . import validation
+from .cluster import Connect
 from .msk import MskConnect
 from .rest import KafkaConnect
 from .validation import ConnectorStatus
 
 
-class ConnectBackend(Protocol):
-    """The Connect cluster of a world.
-
-    A method without a docstring is documented by the function of its name in this module.
-
-    Attributes:
-        install_hint: hint for a missing plugin that the built-in runner does not replace.
-    """
-
-    install_hint: ClassVar[str]
-
-    @property
-    def location(self) -> str:
-        """Name or URL of the cluster, for errors."""
-
-    def plugins(self) -> list[dict[str, str]]: ...
-
-    def invalid_keys(self, name: str, config: dict[str, str]) -> dict[str, list[str]]:
-        """Return {key that is not valid: messages}; the cluster has the plugin of the class."""
-
-    def deploy(self, name: str, config: dict[str, str]) -> ConnectorStatus:
-        """Deploy a valid configuration. See `apply`."""
-
-    def names(self) -> list[str]: ...
-
-    def deployed(self, name: str) -> dict[str, str]: ...
-
-    def configs(self) -> dict[str, dict[str, str]]:
-        """Return {connector: configuration} of all connectors."""
-
-    def status(self, name: str) -> ConnectorStatus: ...
-
-    def failure(self, name: str) -> Optional[str]: ...
-
-    def offset(self, name: str) -> Optional[dict[str, Any]]: ...
-
-    def wait_running(self, name: str, stable_for: float) -> ConnectorStatus: ...
-
-    def restart(self, name: str) -> None: ...
-
-    def delete(self, name: str) -> None: ...
-
-
-def backend(world: World) -> ConnectBackend:
+def backend(world: World) -> Connect:
     """Return the Connect cluster of a world."""
     return MskConnect(world) if world.connect.kind == "msk" else KafkaConnect(world)
 
@@ -71,7 +29,7 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
 
     These are rejected: a class without a plugin, a secret in plain text or in a wrong place, a source connector that
     tolerates errors, unknown keys, and values that the plugin rejects (on MSK Connect only a running
-    connector reports those).
+    connector reports keys and values).
 
     Args:
         world: the world of the Connect cluster.
@@ -82,13 +40,16 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
         ConnectorError: the configuration is rejected; the error lists each rejected key with its
             messages.
     """
-    cluster, name = backend(world), name or config.get("name") or "to-be-validated"
-    class_name = validation.require_plugin(
-        config, name, cluster.plugins(), cluster.location, cluster.install_hint
+    cluster, name = backend(world), name or config.get("name", "to-be-validated")
+    validation.require_plugin(
+        config.get("connector.class", ""),
+        [plugin["class"] for plugin in cluster.plugins()],
+        f"connector {name!r} at {cluster.location}",
+        cluster.install_hint,
     )
     validation.reject_exposed_secrets(world, name, config)
     validation.reject_error_tolerance(name, config)
-    validation.raise_for_problems(name, class_name, cluster.invalid_keys(name, config))
+    validation.reject_invalid_keys(name, config, cluster.invalid_keys(name, config))
 
 
 def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
@@ -112,9 +73,14 @@ def apply(world: World, name: str, config: dict[str, str]) -> ConnectorStatus:
     validate(world, config, name)
     cluster = backend(world)
     if "slot.name" in config:
-        validation.require_free_slot(name, config, cluster.configs())
+        others = {other: cluster.deployed(other) for other in cluster.names() if other != name}
+        validation.require_free_slot(name, config, others)
     validation.require_root_publication(world, name, config)
-    return cluster.deploy(name, config)
+    cluster.deploy(name, config)
+    found: ConnectorStatus = cluster.wait(
+        lambda: cluster.find_status(name), f"connector {name!r} to appear"
+    )
+    return found
 
 
 def names(world: World) -> list[str]:
@@ -137,15 +103,24 @@ def status(world: World, name: str) -> ConnectorStatus:
     Raises:
         ConnectorError: the connector does not exist.
     """
-    return backend(world).status(name)
+    cluster = backend(world)
+    found = cluster.find_status(name)
+    if found is None:
+        raise ConnectorError(
+            f"there is no connector {name!r}",
+            location=cluster.location,
+            expected=did_you_mean(name, cluster.names()),
+            hint="deploy it with connect.apply",
+        )
+    return found
 
 
 def failure(world: World, name: str) -> Optional[str]:
     """Return why a connector or a task is FAILED, None if neither is.
 
     Returns:
-        A sentence with a summary of the stack trace or the last error in the connector's log, and
-        likely causes.
+        A sentence with the first line and the cause of the stack trace, and likely causes; on MSK Connect
+        with AWS's description, which refers to the connector's log.
     """
     return backend(world).failure(name)
 
@@ -179,7 +154,14 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> Connect
         ConnectorError: at once when the connector or a task is FAILED, with the reason and likely
             causes.
     """
-    return backend(world).wait_running(name, stable_for)
+    cluster = backend(world)
+    running: ConnectorStatus = cluster.wait(
+        validation.running_for(lambda: cluster.find_status(name), stable_for),
+        f"connector {name!r} and its tasks to be RUNNING",
+        failure_reason=lambda: cluster.failure(name),
+        hint=cluster.log_hint,
+    )
+    return running
 
 
 def restart(world: World, name: str) -> None:
@@ -191,6 +173,7 @@ def restart(world: World, name: str) -> None:
     Raises:
         ConnectorError: the connector does not exist, or cannot be restarted.
     """
+    status(world, name)
     backend(world).restart(name)
 
 
@@ -200,4 +183,6 @@ def delete(world: World, name: str) -> None:
     The offsets of a source connector are deleted, too, so that the next `apply` takes a new snapshot.
     The replication slot stays: see postgres.drop_slot.
     """
-    backend(world).delete(name)
+    cluster = backend(world)
+    if cluster.deployed(name):
+        cluster.delete(name)

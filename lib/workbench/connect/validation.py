@@ -8,7 +8,12 @@ from typing import Callable, Optional, TypedDict
 from ..base import ConnectorError, SourceError, StackError, World, did_you_mean
 from ..base.text import plural
 from ..source import postgres
-from .configs import CONNECTOR_CATALOG, misplaced_references, plaintext_secret_keys
+from .configs import (
+    CONNECTOR_CATALOG,
+    MYSQL_CONNECTORS,
+    misplaced_references,
+    plaintext_secret_keys,
+)
 
 # of a ParsingException; the innermost cause has another message without the statement
 UNKNOWN_STATEMENT = re.compile(r"with the statement '(.+?)'\s*\n", re.DOTALL)
@@ -43,41 +48,31 @@ class ConnectorStatus(PartStatus):
     tasks: list[TaskStatus]
 
 
-def require_plugin(
-    config: dict[str, str],
-    name: str,
-    plugins: list[dict[str, str]],
-    location: str,
-    install_hint: str,
-) -> str:
-    """Return the connector class of a configuration, which must be one of the plugins.
+def require_plugin(class_name: str, classes: list[str], location: str, install_hint: str) -> None:
+    """Require the plugin of a connector.
 
     Args:
-        config: the configuration.
-        name: name of the connector.
-        plugins: the plugins of the Connect cluster.
-        location: the Connect cluster, for the error.
+        class_name: class of the connector.
+        classes: classes of the plugins of the Connect cluster.
+        location: the connector and the cluster, for the error.
         install_hint: hint for a missing plugin that the built-in runner does not replace.
 
     Raises:
         ConnectorError: the Connect cluster does not have the plugin.
     """
-    class_name = config.get("connector.class", "")
-    classes = [plugin["class"] for plugin in plugins]
     if class_name in classes:
-        return class_name
-    short_name = class_name.rsplit(".", 1)[-1].lower()
-    expected, hint = did_you_mean(class_name, classes), install_hint
-    for prefix, replacement in CONNECTOR_CATALOG["plugin_hints"].items():
-        if short_name.startswith(prefix):
-            expected, hint = "", replacement
+        return
+    short_name = class_name.rpartition(".")[2].lower()
+    hints = [
+        hint
+        for prefix, hint in CONNECTOR_CATALOG["plugin_hints"].items()
+        if short_name.startswith(prefix)
+    ]
     raise ConnectorError(
-        f"this Connect has no plugin {class_name!r}"
-        if class_name
-        else "'connector.class' is missing",
-        location=f"connector {name!r} at {location}",
-        expected=expected,
-        hint=hint,
+        f"this Connect has no plugin {class_name!r} (connector.class)",
+        location=location,
+        expected="" if hints else did_you_mean(class_name, classes),
+        hint=" ".join(hints) or install_hint,
     )
 
 
@@ -91,17 +86,14 @@ def reject_exposed_secrets(world: World, name: str, config: dict[str, str]) -> N
         ConnectorError: a key contains a secret in plain text, a key that is no password has a
             reference, or a password is that of another server.
     """
-    classes = CONNECTOR_CATALOG["mysql_connectors"].values()
-    is_mysql = config.get("connector.class") in classes
+    is_mysql = config.get("connector.class") in MYSQL_CONNECTORS.values()
     own = (world.mysql if is_mysql else world.connect).password_reference
-    plaintext = plaintext_secret_keys(config)
-    for key in [
-        *plaintext,
-        *misplaced_references(config, own, {each.name for each in world.secrets}),
-    ]:
-        fault = "contains a secret as plain text"
-        if key not in plaintext:
-            fault = "refers to a secret that is not for this key"
+    misplaced = misplaced_references(config, own, {secret.name for secret in world.secrets})
+    faults = {
+        **dict.fromkeys(misplaced, "refers to a secret that is not for this key"),
+        **dict.fromkeys(plaintext_secret_keys(config), "contains a secret as plain text"),
+    }
+    for key, fault in faults.items():
         raise ConnectorError(
             f"connector {name!r} is rejected: '{key}' {fault}",
             location=f"{name}: {key}",
@@ -128,30 +120,26 @@ def reject_error_tolerance(name: str, config: dict[str, str]) -> None:
         )
 
 
-def require_free_slot(
-    name: str, config: dict[str, str], deployed: dict[str, dict[str, str]]
-) -> None:
+def require_free_slot(name: str, config: dict[str, str], others: dict[str, dict[str, str]]) -> None:
     """Reject a replication slot that another connector reads.
 
     Debezium would retry without end, and stay RUNNING.
 
     Args:
         name: name of the connector.
-        config: its configuration.
-        deployed: {connector: configuration} of all connectors.
+        config: its configuration, with a `slot.name`.
+        others: {connector: configuration} of the other connectors.
 
     Raises:
         ConnectorError: another connector reads the slot.
     """
-    slot = config.get("slot.name")
     keys = ("slot.name", "database.hostname", "database.port")
-    for other_name, other_config in deployed.items():
-        is_same = all(other_config.get(key) == config.get(key) for key in keys)
-        if slot and other_name != name and is_same:
+    for other, other_config in others.items():
+        if all(other_config.get(key) == config.get(key) for key in keys):
             raise ConnectorError(
                 f"connector {name!r} is rejected; nothing was deployed: "
-                f"connector {other_name!r} reads its replication slot",
-                location=f"slot.name: {slot}",
+                f"connector {other!r} reads its replication slot",
+                location=f"slot.name: {config['slot.name']}",
                 expected="a slot.name of its own for each connector",
             )
 
@@ -196,19 +184,16 @@ def _includes(patterns: str, table: str) -> bool:
     return False
 
 
-def unknown_key_message(class_name: str, suggestion: str) -> str:
-    """Return the message for a key that a connector class does not know."""
-    message = f"{class_name.rsplit('.', 1)[-1]} has no such key and would ignore it; {suggestion}"
-    return message.rstrip("; ")
-
-
-def raise_for_problems(name: str, class_name: str, problems: dict[str, list[str]]) -> None:
-    """Raise one ConnectorError that lists every rejected key with its messages, if there are any.
+def reject_invalid_keys(name: str, config: dict[str, str], problems: dict[str, list[str]]) -> None:
+    """Reject a configuration with an error that lists all of its problems, if there are any.
 
     Args:
         name: name of the connector.
-        class_name: class of the connector.
+        config: its configuration.
         problems: {key: messages}.
+
+    Raises:
+        ConnectorError: there are problems.
     """
     if not problems:
         return
@@ -218,24 +203,8 @@ def raise_for_problems(name: str, class_name: str, problems: dict[str, list[str]
     keys = plural(len(problems), "key")
     raise ConnectorError(
         f"connector {name!r} is rejected for {keys}; nothing was deployed{lines}",
-        location=class_name,
+        location=config["connector.class"],
         hint=likely_causes(lines) or "correct the keys and apply again",
-    )
-
-
-def missing_connector_error(name: str, location: str, names: list[str]) -> ConnectorError:
-    """Return the error for a connector that does not exist.
-
-    Args:
-        name: name of the connector.
-        location: the Connect cluster.
-        names: the names of its connectors.
-    """
-    return ConnectorError(
-        f"there is no connector {name!r}",
-        location=location,
-        expected=did_you_mean(name, names),
-        hint="deploy it with connect.apply",
     )
 
 
@@ -263,8 +232,14 @@ def likely_causes(text: str) -> str:
     return "likely: " + "; or ".join(causes) if causes else ""
 
 
-def states(status: ConnectorStatus) -> set[str]:
-    """Return the states of a connector and of its tasks; NO TASK if it has none."""
+def states(status: Optional[ConnectorStatus]) -> set[str]:
+    """Return the states of a connector and of its tasks; NO TASK if it has none.
+
+    Args:
+        status: the status of the connector; None, if it does not exist, has no state.
+    """
+    if status is None:
+        return set()
     return {status["state"], *([task["state"] for task in status["tasks"]] or ["NO TASK"])}
 
 
@@ -277,22 +252,23 @@ def failure_message(name: str, status: Optional[ConnectorStatus]) -> Optional[st
     """
     if status is None:
         return f"there is no connector {name!r}"
-    parts = [("it", status["state"], status["error"])]
-    parts += [(f"its task {t['id']}", t["state"], t["error"]) for t in status["tasks"]]
-    for subject, state, error in parts:
-        if state == "FAILED":
-            causes = likely_causes(error)
-            return f"{subject} is FAILED: {error}" + (f"\n  {causes}" if causes else "")
+    parts: dict[str, PartStatus] = {"it": status}
+    for task in status["tasks"]:
+        parts[f"its task {task['id']}"] = task
+    for subject, part in parts.items():
+        if part["state"] == "FAILED":
+            causes = likely_causes(part["error"])
+            return f"{subject} is FAILED: {part['error']}" + (f"\n  {causes}" if causes else "")
     return None
 
 
 def running_for(
-    get_status: Callable[[], ConnectorStatus], stable_for: float
+    find_status: Callable[[], Optional[ConnectorStatus]], stable_for: float
 ) -> Callable[[], Optional[ConnectorStatus]]:
     """Return a condition for `wait_until`: a connector and its tasks stay RUNNING for some time.
 
     Args:
-        get_status: returns the status of the connector.
+        find_status: returns the status of the connector.
         stable_for: seconds for which they must be RUNNING. The period starts again after a call
             that fails, or returns another state.
 
@@ -304,7 +280,7 @@ def running_for(
     def condition() -> Optional[ConnectorStatus]:
         nonlocal running_since
         since, running_since = running_since, None
-        status = get_status()
+        status = find_status()
         if states(status) != {"RUNNING"}:
             return None
         now = time.monotonic()

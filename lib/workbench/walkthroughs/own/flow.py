@@ -344,7 +344,7 @@ def load(world: World, flow: str, *, removes: bool = False) -> Walkthrough:
         raw = files.connector_config(flow, declared, {})
 
     def config(world: World, name: str) -> dict[str, str]:
-        return configs.fill(world.source(declared.source), raw, paths.display_path(path), name)
+        return configs.fill(world.source(declared.source), raw, paths.display_path(path))
 
     captured = OwnFlow(
         tuple(_capture(connector, declared, table) for table in declared.tables),
