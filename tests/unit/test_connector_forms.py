@@ -93,5 +93,5 @@ def test_what_differs_between_mariadbs_and_mysqls_connector_is_told():
     text = section("MySQL's connector in place of MariaDB's")
     for kind, connector in configs.MYSQL_CONNECTORS.items():
         assert f"`{connector}`" in text
-        world = with_settings(LOCAL, mysql={"kind": kind})
+        world = with_settings(LOCAL, mysql={"engine": kind})
         assert connect.config(world, "movies_source")["connector.class"] == connector

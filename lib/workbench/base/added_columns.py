@@ -9,12 +9,11 @@ DERIVED_COLUMNS = (COMBINED_ORDERING_COLUMN, ENCODED_KEY_COLUMN)
 # Prefix of Hudi's columns.
 HUDI = "_hoodie_"
 # Fields of Debezium's envelope and of its block `source`, which a connector can add to a row
-ENVELOPE_FIELDS = ("op", "ts_ms", "ts_us", "ts_ns", "transaction_id")
+ENVELOPE_FIELDS = "op ts_ms ts_us ts_ns transaction_id".split()
 SOURCE_FIELDS = (
-    *("version", "connector", "name", "ts_ms", "ts_us", "ts_ns", "snapshot", "db", "schema"),
-    *("table", "sequence", "txId", "lsn", "xmin", "server_id", "gtid", "file", "pos", "row"),
-    *("thread", "query"),
-)
+    "version connector name ts_ms ts_us ts_ns snapshot db schema table sequence txId lsn xmin server_id "
+    "gtid file pos row thread query"
+).split()
 # The columns that a capture or an ingest adds to those of the source.
 ADDED_COLUMNS = frozenset(
     {

@@ -121,17 +121,17 @@ def _to_stack_error(error: Exception, location: str) -> Optional[StackError]:
     names = code or " ".join(cls.__name__ for cls in type(error).__mro__)
     if "still expired" in text:
         names = "Expired"
-    denied = DENIAL.search(text)
     location = f"{location}: {code}" if code else location
     for pattern, message, hint in CATALOG["errors"]:
         if re.search(pattern, names):
             if "credentials" in message:
                 client.cache_clear()  # a client keeps its credentials
-            message = f"{message.format(max_attempts=MAX_ATTEMPTS)}: {text}"
+            denied = "denies" in message and DENIAL.search(text)
             if denied:
                 message = f"{denied[1]} is not allowed on {denied[2] or 'its resource'}"
-            expected = text if denied else ""
-            return StackError(message, location=location, expected=expected, hint=hint)
+                return StackError(message, location=location, expected=text, hint=hint)
+            message = message.format(max_attempts=MAX_ATTEMPTS)
+            return StackError(f"{message}: {text}", location=location, hint=hint)
     return StackError(f"AWS rejects the call: {text}", location=location) if code else None
 
 

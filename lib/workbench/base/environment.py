@@ -6,6 +6,7 @@ Nothing else in the library changes `os.environ`. `params.activate` calls this m
 import contextlib
 import os
 import re
+import threading
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
@@ -18,6 +19,7 @@ CREDENTIALS_FILE_VARIABLES = (
     "AWS_CREDENTIAL_PROFILES_FILE",  # version 1 of the Java SDK
     "AWS_CONFIG_FILE",
 )
+_lock = threading.Lock()
 user_values: Variables = {}  # the user's own values of the variables that a world has set
 
 
@@ -76,12 +78,13 @@ def apply(variables: Callable[[dict[str, str]], Variables]) -> bool:
     Returns:
         Whether a variable has changed.
     """
-    values = {**os.environ, **user_values}
-    user_environment = {name: value for name, value in values.items() if value is not None}
-    changes = variables(user_environment)
-    has_changed = [_set(name, value) for name, value in {**user_values, **changes}.items()]
-    user_values.clear()
-    user_values.update({name: user_environment.get(name) for name in changes})
+    with _lock:
+        values = {**os.environ, **user_values}
+        user_environment = {name: value for name, value in values.items() if value is not None}
+        changes = variables(user_environment)
+        has_changed = [_set(name, value) for name, value in {**user_values, **changes}.items()]
+        user_values.clear()
+        user_values.update({name: user_environment.get(name) for name in changes})
     return any(has_changed)
 
 

@@ -239,14 +239,12 @@ def translate_errors(
         raise
     except Exception as e:  # noqa: BLE001 - classic and Connect raise unrelated classes
         cause = innermost_cause(f"{type(e).__name__}: {e}")
-        error: Optional[WorkbenchError] = None
-        if kafka_world:
-            error = stack.service_down_error(kafka_world, "kafka")
-        if not error and (is_session_lost(e) or unreachable_reason(spark) or _end_reason(spark)):
-            error = session_lost_error(spark, f"{location}: {cause}")
-        error = error or _server_lost_error(spark, str(e))
-        error = error or LakeError(f"{message}: {cause}", location=location, hint=hint)
-        raise error from e
+        if kafka_world and (kafka_error := stack.service_down_error(kafka_world, "kafka")):
+            raise kafka_error from e
+        if is_session_lost(e) or unreachable_reason(spark) or _end_reason(spark):
+            raise session_lost_error(spark, f"{location}: {cause}") from e
+        error = LakeError(f"{message}: {cause}", location=location, hint=hint)
+        raise _server_lost_error(spark, str(e)) or error from e
 
 
 def innermost_cause(text: str) -> str:
