@@ -148,10 +148,10 @@ def install(progress: Progress = print, *optional: str) -> int:
         artifacts, needed = required(*optional), invalid(*optional)
         if needed:
             progress(f"fetching {len(needed)} of {len(artifacts)} files from Maven Central …")
-        batches = [needed[i::DOWNLOAD_WORKERS] for i in range(DOWNLOAD_WORKERS)]
-        with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
-            list(pool.map(_fetch_batch, filter(None, batches)))
-        shutil.rmtree(CACHE, ignore_errors=True)
+            batches = [needed[i::DOWNLOAD_WORKERS] for i in range(DOWNLOAD_WORKERS)]
+            with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
+                list(pool.map(_fetch_batch, filter(None, batches)))
+            shutil.rmtree(CACHE)
         for artifact in artifacts:
             if artifact.service in ARCHIVE_SERVICES:
                 _unpack(artifact)
