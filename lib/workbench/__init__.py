@@ -24,9 +24,9 @@ Its packages in the order of the data flow (docs/design.md):
 
 A package imports only from packages above it. `cli`, the command `workbench`, is last.
 
-A world is an environment profile: one params file names its services. Four interfaces have several
+A world is an environment profile: one params file names its services. Three interfaces have several
 backends, with one class per backend: Connect (connect.cluster), SchemaRegistry (topic.registry),
-SparkProvider (spark.sessions), QueryEngine (query.engines). URIs are file:, s3a: or s3:.
+QueryEngine (query.engines). URIs are file:, s3a: or s3:.
 """
 
 import logging

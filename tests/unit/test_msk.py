@@ -425,7 +425,7 @@ def test_that_aws_gives_no_answer_is_no_failure_of_a_connector(msk):
     msk.errors = {"list_connectors": [THROTTLED, None, error("AccessDeniedException")]}
     assert connect.failure(WORLD, NAME) is None
     assert "FAILED" in connect.failure(WORLD, NAME), "it was not taken for well"
-    with pytest.raises(StackError, match="is not allowed"):
+    with pytest.raises(StackError, match="AWS denies the call"):
         connect.failure(WORLD, NAME)
 
 

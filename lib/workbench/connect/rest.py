@@ -14,23 +14,8 @@ from .cluster import Connect
 from .configs import unknown_keys
 from .validation import ConnectorStatus, PartStatus
 
-# Without Kafka, Connect itself responds after 90 s.
-RESPONSE_SECONDS = 15
+RESPONSE_SECONDS = 15  # without Kafka, Connect itself responds after 90 s
 BUSY_STATUSES = (409, 503)  # the workers are rebalancing; Connect is starting
-
-
-class ConnectApiError(ConnectorError):
-    """Kafka Connect responded with an error.
-
-    Args:
-        status: HTTP status code.
-        message: the message of the exception.
-        fields: further fields of ConnectorError.
-    """
-
-    def __init__(self, status: int, message: str, **fields: str):  # noqa: D107
-        super().__init__(message, **fields)
-        self.status = status
 
 
 @dataclass(frozen=True)
@@ -166,67 +151,45 @@ class KafkaConnect(Connect):
             The decoded response, None if it is empty.
 
         Raises:
-            StackError: Connect does not respond; names Connect or Kafka if one of them is down.
-            ConnectorError: Connect rejects the request.
+            ConnectorError: the response is an error.
+            StackError: Kafka Connect or Kafka is down, or does not respond.
+        """
+        (response,) = wait_until(
+            lambda: self._request(method, path, body),
+            f"Kafka Connect to accept {method} {path}",
+            interval=0.5,
+            is_transient=lambda e: False,
+            error=ConnectorError,
+        )
+        if response.ok:
+            return response.json() if response.content else None
+        if response.status_code == 404 and none_if_missing:
+            return None
+        raise _response_error(f"{method} {path}", response)
+
+    def _request(self, method: str, path: str, body: Any) -> list[requests.Response]:
+        """Send one request, and return its response; nothing if Connect is busy.
+
+        Connect stores its state in Kafka, so without Kafka its requests fail.
         """
         try:
-            # a response with an error counts as false
-            (response,) = wait_until(
-                lambda: (self._request(method, path, body),),
-                "Kafka Connect to accept the request",
-                interval=0.5,
-                is_transient=lambda e: isinstance(e, ConnectApiError) and e.status in BUSY_STATUSES,
-                error=ConnectorError,
-            )
-        except ConnectApiError as e:
-            if e.status == 404 and none_if_missing:
-                return None
-            raise
-        return response.json() if response.content else None
-
-    def _request(self, method: str, path: str, body: Any) -> requests.Response:
-        """Send one request; return the response, or raise its error.
-
-        Connect stores its state in Kafka, so the cause of an error may be a Kafka that is down.
-        """
-        location = f"{method} {path}"
-        try:
+            url, auth = self.location.rstrip("/") + path, self.world.connect.auth
             response = http.call(
                 "Kafka Connect",
                 method,
-                self.location.rstrip("/") + path,
+                url,
                 body,
+                auth=auth,
                 retry_statuses=(),
-                auth=self.world.connect.auth,
                 timeout=RESPONSE_SECONDS,
             )
         except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
             raise self._service_lost_error() or e from None
-        if response.status_code == 401:
-            raise ConnectApiError(
-                401,
-                "Connect rejects the user and password of its REST API",
-                location=location,
-                expected=f"the values of connect.user and connect.password in {self.world.file}",
-                hint="for an embedded Connect run `workbench up`; for another one correct the params "
-                "file",
-            )
-        if response.status_code < 400:
-            return response
-        may_be_down = response.status_code == 409 or response.status_code >= 500
-        lost_error = self._service_lost_error() if may_be_down else None
+        is_busy = response.status_code in BUSY_STATUSES
+        lost_error = self._service_lost_error() if is_busy or response.status_code >= 500 else None
         if lost_error:
             raise lost_error
-        try:
-            reason = response.json().get("message", "")
-        except ValueError:
-            reason = response.text[:300]
-        raise ConnectApiError(
-            response.status_code,
-            f"Connect responds with status {response.status_code}: {reason}",
-            location=location,
-            hint=validation.likely_causes(reason),
-        )
+        return [] if is_busy else [response]
 
     def _service_lost_error(self) -> Optional[StackError]:
         """Return the error for a Connect or Kafka that is down."""
@@ -242,3 +205,16 @@ def _path(name: str) -> str:
 def _part_status(response: dict[str, Any]) -> PartStatus:
     error = validation.summarize_stacktrace(response.get("trace", ""))
     return {"state": response["state"], "worker": response.get("worker_id", ""), "error": error}
+
+
+def _response_error(request: str, response: requests.Response) -> ConnectorError:
+    """Return the error for a response of Connect with an error status."""
+    try:
+        reason = response.json()["message"]
+    except (ValueError, KeyError):
+        reason = response.text[:300]
+    return ConnectorError(
+        f"Connect responds with status {response.status_code}: {reason}",
+        location=request,
+        hint=validation.likely_causes(reason),
+    )
