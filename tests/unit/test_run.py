@@ -16,7 +16,7 @@ import on_aws
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import params, paths, secrets, wait
+from workbench.base import params, paths, secrets
 from workbench.base.errors import ParamsError, WorkbenchError
 from workbench.run import execute, notebooks, run_record, runner
 
@@ -476,18 +476,17 @@ def test_a_red_check_that_the_notebook_caught_is_still_red(project):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
-    pid_file = project / "kernel.pid"
+def test_a_stopped_command_ends_its_kernel_writes_the_report_and_is_resumed(project, number):
+    pid_file, second = project / "kernel.pid", project / "second"
     write(
         project,
         "10_outbox/11_a.ipynb",
-        f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))\nthreading.Event().wait(60)",
+        f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))",
+        f"threading.Event().wait(0 if os.path.exists('{second}') else 60)",
     )
     write(project, "10_outbox/12_b.ipynb", "1")
-    code = "from workbench.run import runner; import sys; sys.exit(runner.run(progress=False).exit_code)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=project, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-m", "workbench.cli", "run", "10_outbox", "-p", "scale=2"]
+    process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -502,8 +501,12 @@ def test_stopping_ends_the_kernel_and_writes_the_report(project, number):
         "status"
     ] == "stopped"
     assert "stopped by the user" in next(project.glob("runs/*/report.html")).read_text()
-    with wait.file_lock(run_record.lock_file(), RuntimeError):
-        pass
+    second.touch()
+    done = subprocess.run([*command[:5], "--resume"], cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "passed: 2 of 2 notebooks" in done.stdout and len([*project.glob("runs/*")]) == 1
+    record = json.loads(next(project.glob("runs/*/run.json")).read_text())
+    assert record["status"] == "passed" and record["parameters"] == {"scale": 2}
 
 
 def test_a_forked_kernel_shows_the_figures_of_a_cell(project):
