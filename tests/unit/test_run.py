@@ -16,7 +16,7 @@ import on_aws
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import params, paths, secrets
+from workbench.base import params, paths, secrets, wait
 from workbench.base.errors import ParamsError, WorkbenchError
 from workbench.run import execute, notebooks, run_record, runner
 
@@ -511,10 +511,11 @@ def test_a_stopped_command_ends_its_kernel_writes_the_report_and_is_resumed(proj
 
 def test_a_forked_kernel_shows_the_figures_of_a_cell(project):
     write(project, "10_outbox/11_a.ipynb", "1")
+    write(project, "10_outbox/12_b.ipynb", "1")
     draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"
-    write(project, "10_outbox/12_b.ipynb", draw)
+    write(project, "10_outbox/13_c.ipynb", draw)  # from here on the packages are imported before
     result = quietly()
-    executed = nbformat.read(result.folder / "notebooks/10_outbox/12_b.ipynb", as_version=4)
+    executed = nbformat.read(result.folder / "notebooks/10_outbox/13_c.ipynb", as_version=4)
     outputs = [each for cell in executed.cells for each in cell.get("outputs", [])]
     assert "image/png" in outputs[-1].data
 

@@ -4,7 +4,7 @@ A kernel takes three seconds of processor time to start and to import them, a fo
 a second. It is as new as a started one: no cell has run in it, and no service was called.
 
 The process (`python -m workbench.run.kernels`) reads a request from each line of its input, and
-answers with the pid of a kernel. The second request imports the packages. The process ends with
+answers with the pid of a kernel. The third request imports the packages. The process ends with
 the runner, and so do its kernels.
 """
 
@@ -29,7 +29,6 @@ PRELOADED = (
     "pyspark.sql.connect.session",
     "workbench.display.draw",
     "workbench.operate",
-    "workbench.run.execute",
     "workbench.run.notebooks",
     "workbench.walkthroughs",
 )
@@ -133,7 +132,7 @@ def _serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for number, line in enumerate(sys.stdin):
-        if number == 1:  # it pays off only for several notebooks
+        if number == 2:  # it pays off only for several notebooks
             _preload()
         pid = os.fork()
         if pid == 0:

@@ -36,6 +36,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, wait_until
+from ..stack import process
 from . import kafka_iam
 
 T = TypeVar("T")
@@ -563,7 +564,11 @@ def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overr
         if error:
             errors.append(error)
 
-    kind = (world.kafka.bootstrap, world.kafka.security_protocol, *sorted(overrides.items()))
+    kafka = world.kafka
+    # A Kafka that was set up anew gives the ids of producers once more, and would take the messages of
+    # an older producer for repeated ones.
+    kafka_process = process.running_process("kafka") if world.manages("kafka") else None
+    kind = (kafka.bootstrap, kafka.security_protocol, kafka_process, *sorted(overrides.items()))
     producer = _idle_producers.pop(kind, None) or _open_producer(world, overrides)
     try:
         with translate_errors(world, f"topic {topic!r}"):
