@@ -235,7 +235,10 @@ def answered_here(spark):
 def test_a_client_of_another_version_is_refused(version, right):
     class Spark:
         client = SimpleNamespace(
-            _retry_policy={}, _execute_and_fetch=None, _builder=SimpleNamespace(endpoint="e:443")
+            _retry_policy={},
+            _execute_and_fetch=None,
+            _builder=SimpleNamespace(endpoint="e:443"),
+            config=lambda operation: None,
         )
         conf = SimpleNamespace(set=lambda key, value: None)
 
