@@ -6,7 +6,7 @@ set -eu
 bucket=$1
 sudo mkdir -p /opt/workbench/environment
 sudo chown -R "$(id -un)" /opt/workbench
-aws s3 sync --only-show-errors "s3://$bucket/workbench/" /opt/workbench/ --exclude "studio/*"
+aws s3 sync --only-show-errors "s3://$bucket/workbench/" /opt/workbench/
 tar -xzf /opt/workbench/environment.tar.gz -C /opt/workbench/environment
 # A login shell on the node finds the library, the cluster's own Spark, and the published worlds.
 sudo tee /etc/profile.d/workbench.sh > /dev/null <<'EOF'

@@ -16,7 +16,7 @@ import yaml
 from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
 from workbench import connect, hudi, walkthroughs
-from workbench.base import ROOT, params
+from workbench.base import ROOT, aws, params
 from workbench.base.errors import StackError
 from workbench.cli import aws as aws_commands
 from workbench.deployment import cloud
@@ -221,6 +221,16 @@ def test_3_who_may_come_in_where():
     }
     ssh = {("<BastionGroup>", 22, "203.0.113.9/32")}
     assert ingress(WithMySql="yes", BastionCidr="203.0.113.9/32") == EVER | mysql | ssh
+
+
+def test_3_a_workspace_reaches_git_with_nat_only():
+    def egress(**given):
+        return [
+            (rule["GroupId"], rule["ToPort"], rule["CidrIp"])
+            for rule in cloudformation.resources_of_type("AWS::EC2::SecurityGroupEgress", **given)
+        ]
+
+    assert egress() == [] and egress(WithNat="yes") == [("<WorkspaceGroup>", 443, "0.0.0.0/0")]
 
 
 @pytest.mark.parametrize(
@@ -959,6 +969,8 @@ def test_the_schedules_request_is_one_that_emr_takes():
     target = one("AWS::Scheduler::Schedule")["Target"]
     request = json.loads(target["Input"])
     assert json.loads(request["NotebookParams"]) == {"world": "aws"}
+    # the policy <deployment>-runs may describe and stop only what has this tag
+    assert request["Tags"] == [{"Key": aws.DEPLOYMENT_TAG, "Value": "workbench"}]
     groups = (
         request["ExecutionEngine"]["MasterInstanceSecurityGroupId"],
         request["NotebookInstanceSecurityGroupId"],

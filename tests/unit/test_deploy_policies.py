@@ -129,7 +129,7 @@ def test_every_statement_allows_and_says_what_on_what():
 
 def test_a_policy_is_as_short_as_iam_wants_it():
     """6,144 characters a managed policy, 10,240 all that stand in a role; also with a deployment's
-    longest name."""
+    longest name, and with ids as long as those of AWS (`subnet-` with 17 digits)."""
     for (template, key), one in cloudformation.resources().items():
         given = one["Properties"]
         own = (
@@ -139,7 +139,68 @@ def test_a_policy_is_as_short_as_iam_wants_it():
         )
         sent = "".join(json.dumps(document, separators=(",", ":")) for document in own)
         most = 6144 if one["Type"] == "AWS::IAM::ManagedPolicy" else 10240
-        assert len(sent.replace("workbench", "w" * 20)) < most, f"{template}: {key}"
+        sent = re.sub(r"<[\w.]+>", "i" * 24, sent.replace("workbench", "w" * 20))
+        assert len(sent) < most, f"{template}: {key}"
+
+
+# What EMR Studio's service role must have (EMR Management Guide, "Create an EMR Studio service role"), of
+# the parts that this deployment uses: {action: resources}. AWS limits some by the tag
+# for-use-with-amazon-emr-managed-policies, which the template replaces by the network.
+STUDIO = {
+    "ec2:CreateNetworkInterface": ("network-interface", "subnet", "security-group"),
+    "ec2:CreateNetworkInterfacePermission": ("network-interface",),
+    "ec2:CreateTags": ("network-interface",),
+    "ec2:DeleteNetworkInterface": ("network-interface",),
+    "ec2:DeleteNetworkInterfacePermission": ("network-interface",),
+    "ec2:DescribeInstances": (),
+    "ec2:DescribeNetworkInterfaces": (),
+    "ec2:DescribeSecurityGroups": (),
+    "ec2:DescribeSubnets": (),
+    "ec2:DescribeTags": (),
+    "ec2:DescribeVpcs": (),
+    "ec2:ModifyNetworkInterfaceAttribute": ("instance", "network-interface", "security-group"),
+    "elasticmapreduce:DescribeCluster": ("cluster",),
+    "elasticmapreduce:ListInstances": ("cluster",),
+    "elasticmapreduce:ListSteps": ("cluster",),
+    "s3:GetEncryptionConfiguration": ("",),
+    "s3:ListBucket": ("",),
+}
+
+
+def test_the_studios_role_has_what_aws_documents():
+    statements, _ = holders()["studio: role workbench-studio"]
+    granted = {
+        (action, re.split(r"[:/]", resource)[5] if resource.startswith("arn:aws:e") else "")
+        for one in statements
+        for action in listed(one["Action"])
+        for resource in listed(one["Resource"])
+    }
+    wanted = {(action, kind) for action, kinds in STUDIO.items() for kind in (kinds or ("",))}
+    assert wanted - granted == set()
+
+
+def test_the_studio_attaches_by_the_statement_that_aws_wants_unchanged():
+    """Without its three resources, or with a condition, attaching a workspace fails."""
+    statements, _ = holders()["studio: role workbench-studio"]
+    (attach,) = [
+        one for one in statements if "ec2:ModifyNetworkInterfaceAttribute" in listed(one["Action"])
+    ]
+    assert attach == {
+        "Effect": "Allow",
+        "Action": "ec2:ModifyNetworkInterfaceAttribute",
+        "Resource": [
+            f"arn:aws:ec2:*:*:{kind}/*" for kind in STUDIO["ec2:ModifyNetworkInterfaceAttribute"]
+        ],
+    }
+
+
+def test_a_notebook_without_a_studio_is_attached_though_its_interface_has_no_tag():
+    statements, _ = holders()["studio: role workbench-studio"]
+    (permit,) = [
+        one for one in statements if "ec2:CreateNetworkInterfacePermission" in listed(one["Action"])
+    ]
+    network = f"arn:aws:ec2:{REGION}:{ACCOUNT}:vpc/<Vpc>"
+    assert permit["Condition"] == {"ArnEquals": {"ec2:Vpc": network}}
 
 
 def test_no_action_is_a_pattern():
@@ -266,7 +327,7 @@ def test_logs_and_results_of_queries_are_written_by_who_makes_them():
         "emr: policy workbench-notebooks",
         "studio: role workbench-studio",
     }
-    for key in ("runs/nightly/1.ipynb", "workbench/studio/e-1/a.ipynb"):
+    for key in ("runs/nightly/1.ipynb", "studio/e-1/a.ipynb"):
         assert written(key) == {"studio: role workbench-studio"}
 
 
