@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Bootstrap action of the EMR cluster (6-emr.yaml), on each of its nodes. Argument: the bucket of the deployment.
-# Copies the files of `workbench aws publish` to /opt/workbench: the library with its packages, params, notebooks and
+# Copies the files of `deploy/publish.sh` to /opt/workbench: the library with its packages, params, notebooks and
 # data, Spark's jars. Nothing is downloaded from elsewhere: the node's subnet has no internet access.
 set -eu
 bucket=$1

@@ -16,7 +16,6 @@ from workbench import walkthroughs
 from workbench.base import ROOT, aws, params, wait
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.cli import main as cli
-from workbench.deployment import publish
 from workbench.run import emr_jobs
 from workbench.spark import emr
 from workbench.walkthroughs import ingest as here
@@ -61,7 +60,7 @@ def expect_head_object(s3, published=True):
 
 def expect_start_job_run(serverless, *more, mode="BATCH", minutes=720):
     settings = emr.serverless_conf(WORLD)
-    assert settings["spark.archives"] == f"{BUCKET}/{publish.ENVIRONMENT_ARCHIVE}#environment"
+    assert settings["spark.archives"] == f"{BUCKET}/{emr.ENVIRONMENT_ARCHIVE}#environment"
     serverless.add_response(
         "start_job_run",
         {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN},
@@ -245,9 +244,7 @@ def test_what_may_not_be_started_is_told(s3, serverless, code, said):
 
 def test_nothing_is_started_before_it_is_published(s3):
     expect_head_object(s3, published=False)
-    with pytest.raises(
-        StackError, match="(?s)not in the bucket.*workbench aws publish --world aws"
-    ):
+    with pytest.raises(StackError, match="(?s)not in the bucket.*deploy/publish.sh --world aws"):
         run()
 
 
@@ -260,10 +257,6 @@ def test_a_world_without_a_deployment_has_no_emr():
 # ----------------------------------------------------------------------------------
 
 SCRIPT = ROOT / "deploy" / "jobs" / "ingest.py"
-
-
-def test_it_is_published():
-    assert "deploy/jobs" in publish.PUBLISHED_FOLDERS
 
 
 def test_it_takes_the_worlds_that_were_published_and_the_library_of_the_archive(tmp_path):

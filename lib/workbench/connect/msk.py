@@ -40,7 +40,7 @@ class MskConnect(MskApi):
     """The connectors of a deployment on MSK Connect; a `ConnectBackend`."""
 
     install_hint: ClassVar[str] = (
-        "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` "
+        "put its zip into the lake's bucket as plugins/<plugin>.zip, then `deploy/up.sh` "
         "(deploy/README.md)"
     )
 
@@ -135,7 +135,7 @@ class MskConnect(MskApi):
                 key,
                 error=ConnectorError,
                 hint="nothing was deployed. A connector of your own needs a role (deploy/5-connect.yaml "
-                "has one for each of ours), and its ARN in that parameter; `workbench aws up` creates "
+                "has one for each of ours), and its ARN in that parameter; `deploy/up.sh` creates "
                 "all others",
             )
 
