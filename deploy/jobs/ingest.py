@@ -2,7 +2,7 @@
 
 `workbench ingest … --on emr-serverless` starts it, or a scheduler of your own.
 
-Arguments: the URI of the folder that `workbench aws publish` uploaded to, then the arguments of
+Arguments: the URI of the folder that `deploy/publish.sh` uploaded to, then the arguments of
 `workbench`:
 
     s3://<bucket>/workbench ingest cdc_events --world aws

@@ -16,7 +16,7 @@ from workbench.base import ROOT
 
 DEPLOY = ROOT / "deploy"
 FILES = {path.stem.split("-", 1)[1]: path for path in sorted(DEPLOY.glob("[0-9]-*.yaml"))}
-ORDER = list(FILES)  # the order of `workbench aws up`
+ORDER = list(FILES)  # the order of `deploy/up.sh`
 FILES["eks-role"] = DEPLOY / "eks" / "role.yaml"
 PSEUDO = {
     "AWS::Region": REGION,

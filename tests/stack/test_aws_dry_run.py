@@ -125,7 +125,7 @@ def remove_all(world, loaded):
 
 
 def deployed(near, at):
-    """What `workbench aws up` leaves of a deployment, as far as a walkthrough asks for it."""
+    """What `deploy/up.sh` leaves of a deployment, as far as a walkthrough asks for it."""
 
     def client(service):
         return boto3.client(

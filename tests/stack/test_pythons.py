@@ -1,7 +1,6 @@
 """The lock on each other Python of this machine that fits: installed, unit tests, rows through
 everything. And the wheel on those of EMR."""
 
-import io
 import os
 import shutil
 import subprocess
@@ -10,10 +9,10 @@ import tarfile
 from pathlib import Path
 
 import minimal_install
+import packing
 import pyspark
 import pytest
-from workbench.base import aws, paths
-from workbench.deployment import publish
+from workbench.base import paths
 from workbench.stack import artifacts
 
 FITTING = [(3, minor) for minor in range(10, 14)]
@@ -137,19 +136,12 @@ def test_the_wheel_on_a_python_of_emr(version, wheel, done, tmp_path):
 @pytest.mark.drill
 def test_the_archive_for_jobs_on_the_python_of_emr(wheel, done, tmp_path, monkeypatch):
     """It is made by this Python, for another: what only that one needs is in it, too."""
-    program = pythons(OF_EMR).get(publish.PUBLISH_CONFIG["python"])
+    program = pythons(OF_EMR).get(packing.pack.PYTHON)
     if not program:
-        pytest.skip(f"Python {publish.PUBLISH_CONFIG['python']} is not here")
-    kept = {}
-
-    def put(region, service, operation, **given):
-        if operation == "put_object":
-            kept[given["Key"]] = given["Body"].read()
-        return {"Metadata": {}}
-
-    monkeypatch.setattr(aws, "call", put)
-    assert publish._publish_environment("r", "b", wheel.name, wheel.read_bytes(), print) == 1
-    with tarfile.open(fileobj=io.BytesIO(kept[publish.ENVIRONMENT_ARCHIVE])) as archive:
+        pytest.skip(f"Python {packing.pack.PYTHON} is not here")
+    file = tmp_path / "environment.tar.gz"
+    packing.pack.write_environment(file, tmp_path / "digest", wheel.name, wheel.read_bytes())
+    with tarfile.open(file) as archive:
         archive.extractall(tmp_path / "environment", filter="data")
     assert not done(
         program,

@@ -1,7 +1,6 @@
 """The source database on a real PostgreSQL: loader, outbox triggers, publication, privileges,
 slots."""
 
-import dataclasses
 import datetime
 import decimal
 import json
@@ -13,15 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 from psycopg import pq, sql
-from workbench import connect, walkthroughs
-from workbench.base import params, paths
+from workbench import connect
+from workbench.base import paths
 from workbench.base.errors import CheckFailed, SourceError
 from workbench.base.wait import wait_until
 from workbench.checks import check
-from workbench.cli import aws as aws_commands
 from workbench.source import postgres
 from workbench.source.row_files import read_dicts
-from workbench.walkthroughs import northwind, outbox
+from workbench.walkthroughs import northwind
 from worlds import with_settings
 
 CHANGES = northwind.DATA / "changes"
@@ -877,40 +875,3 @@ def test_errors_are_readable(loaded):
         postgres.execute(loaded, "UPDATE orders SET freight = 1 WHERE order_id < %s", [10250]) == 2
     )
     assert "/" in postgres.log_position(loaded)
-
-
-def test_the_end_of_a_deployment_drops_slots_and_publications_of_the_walkthroughs(
-    world, monkeypatch, capsys
-):
-    """`workbench aws down`, while the database is still there: a slot that nobody reads holds its
-    log for ever."""
-    theirs = with_settings(world, connect={"topic_prefix": "released"})  # with slots of its own
-    flow = dataclasses.replace(
-        outbox.flow, database="test_release", publication="released_publication"
-    )
-    away = dataclasses.replace(flow, database="test_release_never_made")
-    ours = [dataclasses.replace(outbox.walkthrough, flow=each) for each in (away, flow)]
-    monkeypatch.setattr(walkthroughs, "ALL", ours)
-    monkeypatch.setattr(params, "load", lambda name: theirs)
-    postgres.create_database(theirs, flow.database)
-    try:
-        postgres.execute(theirs, "CREATE TABLE one (id int PRIMARY KEY)", database=flow.database)
-        postgres.create_publication(theirs, flow.publication, ["public.one"], flow.database)
-        postgres.create_publication(theirs, "anothers", ["public.one"], flow.database)
-        for slot in ("released_outbox", "anothers_outbox"):
-            postgres.query(
-                theirs,
-                "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')::text",
-                [slot],
-                flow.database,
-            )
-        assert postgres.connector_slots(theirs, flow.database) == ["released_outbox"]
-        for _ in range(2):  # the second time there is nothing, and that is fine
-            aws_commands._drop_replication_objects("aws")
-            assert list(postgres.slots(theirs, flow.database)["slot_name"]) == ["anothers_outbox"]
-            assert list(postgres.publications(theirs, flow.database)["publication"]) == ["anothers"]
-        assert capsys.readouterr().out == ""
-    finally:
-        for slot in postgres.slots(theirs, flow.database)["slot_name"]:
-            postgres.drop_slot(theirs, slot, flow.database)
-        postgres.execute(theirs, f"DROP DATABASE {flow.database} WITH (FORCE)", database="postgres")

@@ -124,7 +124,7 @@ def test_parameters_are_those_of_the_deployment(account):
     assert aws.parameter(REGION, "workbench", "a") == "value of /workbench/a"
     with pytest.raises(
         StackError,
-        match="(?s)no parameter 'lake/buket'.*did you mean 'lake/bucket'.*workbench aws up",
+        match="(?s)no parameter 'lake/buket'.*did you mean 'lake/bucket'.*deploy/up.sh",
     ):
         aws.parameter(REGION, "workbench", "lake/buket")
 
@@ -164,7 +164,7 @@ def test_a_world_takes_its_values_from_the_deployment(monkeypatch):
         },
     )
     with pytest.raises(
-        ParamsError, match="(?s)'workbench' has no parameter 'lake/bucket'.*workbench aws up"
+        ParamsError, match="(?s)'workbench' has no parameter 'lake/bucket'.*deploy/up.sh"
     ):
         params.load("aws")
     assert on_aws.world().lake.tables == "s3://workbench-lake/hudi"

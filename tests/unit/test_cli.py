@@ -295,17 +295,6 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
     assert call("trace", "artists").exit_code == 2
 
 
-def test_aws_down_names_the_flows_that_it_does_not_cover(monkeypatch):
-    module(monkeypatch, "deployment.cloud", down=lambda *_, **__: None)
-    flows = [
-        ("trams", SimpleNamespace(world="local")),
-        ("bikes", SimpleNamespace(world="aws", source="b")),
-    ]
-    monkeypatch.setattr(walkthroughs.own, "declarations", lambda: iter(flows))
-    output = call("aws", "down", "--yes").output
-    assert "workbench forget bikes --world aws" in output and "trams" not in output
-
-
 def test_no_list_of_names_has_a_list_as_its_default():
     """Click 8.1, the last one for Python 3.9, refuses it. Another version is installed here."""
 

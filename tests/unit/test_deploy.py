@@ -16,10 +16,7 @@ import yaml
 from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
 from workbench import connect, hudi, walkthroughs
-from workbench.base import ROOT, params
-from workbench.base.errors import StackError
-from workbench.cli import aws as aws_commands
-from workbench.deployment import cloud
+from workbench.base import ROOT, aws, params
 from workbench.stack import artifacts
 from workbench.topic import kafka_iam, topics
 from workbench.walkthroughs import resources
@@ -223,6 +220,16 @@ def test_3_who_may_come_in_where():
     assert ingress(WithMySql="yes", BastionCidr="203.0.113.9/32") == EVER | mysql | ssh
 
 
+def test_3_a_workspace_reaches_git_with_nat_only():
+    def egress(**given):
+        return [
+            (rule["GroupId"], rule["ToPort"], rule["CidrIp"])
+            for rule in cloudformation.resources_of_type("AWS::EC2::SecurityGroupEgress", **given)
+        ]
+
+    assert egress() == [] and egress(WithNat="yes") == [("<WorkspaceGroup>", 443, "0.0.0.0/0")]
+
+
 @pytest.mark.parametrize(
     "cidr, good",
     [("", True), ("203.0.113.9/32", True), ("0.0.0.0/0", False), ("203.0.113.0/24", False)],
@@ -330,7 +337,7 @@ def test_4_a_version_of_aurora_that_aws_has_retired_can_be_replaced():
 
 def test_4_the_parameter_groups_keep_their_descriptions():
     """Another text makes CloudFormation replace the group of a deployment that exists."""
-    resources = cloud.load_templates(["sources"])["sources"]["Resources"].values()
+    resources = cloudformation.template("sources")["Resources"].values()
     groups = [r for r in resources if r["Type"] == "AWS::RDS::DBClusterParameterGroup"]
     assert {group["Properties"]["Description"] for group in groups} == {
         "The log may be decoded; nobody connects without TLS",
@@ -579,6 +586,12 @@ def test_9_release_applications_metastore_and_bootstrap():
         "Args": ["bash", "/opt/workbench/jobs/kernel.sh"],
     }
     assert cluster["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
+    assert one("AWS::EMR::SecurityConfiguration")["SecurityConfiguration"] == {
+        "InstanceMetadataServiceConfiguration": {
+            "MinimumInstanceMetadataServiceVersion": 2,
+            "HttpPutResponseHopLimit": 2,
+        }
+    }
     assert application["AutoStopConfiguration"]["Enabled"]
     assert application["InteractiveConfiguration"] == {"SessionEnabled": True}
 
@@ -609,7 +622,7 @@ def test_9_the_guide_states_its_spark_and_hudi_beside_those_that_the_tests_run_w
 # -- 10. names written are names read
 # ----------------------------------------------------------------------------------
 
-BY_UP = {"kafka/bootstrap"}  # `workbench aws up` writes it: CloudFormation cannot ask for it
+BY_UP = {"kafka/bootstrap"}  # up.sh writes it: CloudFormation cannot ask for it
 
 
 def texts(part):
@@ -636,6 +649,8 @@ def read():
             }
     request = (ROOT / "lib/workbench/connect/create_connector.yaml").read_text(encoding="utf-8")
     names |= set(re.findall(r"parameters\[([\w/]+)\]", request))
+    for path in DEPLOY.glob("*.sh"):
+        names |= set(re.findall(r"\bparameter (\w+/\w+)", path.read_text(encoding="utf-8")))
     names.remove(
         "connect/role/"
     )  # connect/msk.py, of each connector that it is told to apply: all of the walkthroughs
@@ -811,7 +826,7 @@ def test_13_bastion_database_kafka_connect_emr():
         "sources": {"network"},
         "msk": {"network"},
         "connect": {"lake", "sources", "msk"},
-        "emr": {"network", "lake", "sources", "msk", "connect"},
+        "emr": {"network", "lake"},
         "studio": {"network", "lake"},
         "schedule": {"network", "lake", "studio"},
         "alarms": set(),
@@ -845,15 +860,6 @@ def test_13_what_another_parameter_replaces_is_not_exported():
 # ----------------------------------------------------------------------------------------------------
 
 
-def test_14_a_teardown_knows_the_same_stacks():
-    """What it does, in which order, and that it goes on where it was interrupted: test_cloud.py."""
-    assert list(cloud.load_templates()) == cloudformation.ORDER
-    assert "down" in [
-        command.name or command.callback.__name__
-        for command in aws_commands.app.registered_commands
-    ]
-
-
 def test_14_nothing_refuses_to_go():
     """What keeps data is deleted with its stack, by a decision that stands in the template; nothing
     is protected."""
@@ -872,51 +878,6 @@ def test_14_nothing_refuses_to_go():
             f"{name} {key}"
         )
     assert one("AWS::Athena::WorkGroup")["RecursiveDeleteOption"] is True
-
-
-# -- prices
-# ------------------------------------------------------------------------------------------------------------
-
-PRICES = yaml.safe_load((DEPLOY / "prices.yaml").read_text(encoding="utf-8"))
-
-
-def test_every_type_has_a_price_and_no_price_is_for_nothing():
-    made = {r["Type"] for r in cloudformation.resources(**WITH).values()}
-    assert PRICES["prices"].keys() == made
-    assert PRICES["region"] == REGION and PRICES["date"] and PRICES["source"] and PRICES["per_use"]
-
-
-def inside(properties, path):
-    for part in path.split("."):
-        properties = properties.get(part) if isinstance(properties, dict) else None
-    return properties
-
-
-def test_every_choice_has_a_price():
-    for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
-        price = PRICES["prices"][resource["Type"]]
-        for part in price if isinstance(price, list) else ():
-            assert inside(resource["Properties"], part["by"]) in part["prices"], (
-                f"{name} {key}: {part['by']}"
-            )
-            times = inside(resource["Properties"], part["times"]) if "times" in part else 1
-            assert times is None or isinstance(times, (int, list)), f"{name} {key}"
-    parts = [
-        part for price in PRICES["prices"].values() if isinstance(price, list) for part in price
-    ]
-    sizes = {size for part in parts for size in part["prices"]}
-    choices = [
-        one
-        for name in cloudformation.ORDER
-        for one in cloudformation.template(name)["Parameters"].values()
-    ]
-    offered = {
-        value
-        for one in choices
-        for value in one.get("AllowedValues", ())
-        if re.search(r"\d\w?\.\w", value) and not value.endswith(".x")
-    }
-    assert offered <= sizes
 
 
 # -- the lake's bucket
@@ -954,13 +915,45 @@ def test_athena_has_a_place_and_a_limit_and_lets_a_table_say_its_own_place():
 # ------------------------------------------------------------------------------------------------------
 
 
+def schedules():
+    return cloudformation.resources_of_type("AWS::Scheduler::Schedule")
+
+
+def test_a_forgotten_cluster_is_terminated_every_evening():
+    (curfew,) = [each for each in schedules() if each["Name"] == "workbench-curfew"]
+    assert curfew["State"] == "ENABLED" and curfew["ScheduleExpression"] == "cron(0 20 * * ? *)"
+    assert curfew["Target"]["Arn"].endswith(":aws-sdk:emr:terminateJobFlows")
+    assert json.loads(curfew["Target"]["Input"]) == {"JobFlowIds": ["<Cluster>"]}
+
+
+def test_failed_steps_and_jobs_and_too_high_costs_are_reported():
+    rules = cloudformation.resources_of_type("AWS::Events::Rule")
+    patterns = {rule["EventPattern"]["source"][0]: rule["EventPattern"]["detail"] for rule in rules}
+    assert patterns == {
+        "aws.emr": {"state": ["FAILED"], "message": [{"wildcard": "*(workbench)*"}]},
+        "aws.emr-serverless": {"state": ["FAILED"], "jobRunName": [{"prefix": "workbench-"}]},
+    }
+    assert {target["Arn"] for rule in rules for target in rule["Targets"]} == {"<Topic>"}
+    (publish,) = one("AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
+    assert "events.amazonaws.com" in publish["Principal"]["Service"]
+    assert cloudformation.resources_of_type("AWS::Budgets::Budget") == []
+    budget = one("AWS::Budgets::Budget", Mail="a@b.example")
+    kinds = [
+        each["Notification"]["NotificationType"] for each in budget["NotificationsWithSubscribers"]
+    ]
+    assert kinds == ["ACTUAL", "FORECASTED"]
+
+
 def test_the_schedules_request_is_one_that_emr_takes():
     import botocore.session
     from botocore.validate import ParamValidator
 
-    target = one("AWS::Scheduler::Schedule")["Target"]
+    (schedule,) = [each for each in schedules() if each["Name"] == "workbench-nightly"]
+    target = schedule["Target"]
     request = json.loads(target["Input"])
     assert json.loads(request["NotebookParams"]) == {"world": "aws"}
+    # the policy <deployment>-runs may describe and stop only what has this tag
+    assert request["Tags"] == [{"Key": aws.DEPLOYMENT_TAG, "Value": "workbench"}]
     groups = (
         request["ExecutionEngine"]["MasterInstanceSecurityGroupId"],
         request["NotebookInstanceSecurityGroupId"],
@@ -983,35 +976,9 @@ def test_the_schedules_request_is_one_that_emr_takes():
     assert target["DeadLetterConfig"]["Arn"].endswith(":workbench-unstarted")
 
 
-@pytest.mark.parametrize(
-    "given, says",
-    [
-        ({"WithNAT": "yes"}, "did you mean 'WithNat'"),
-        ({"WithNat": "ja"}, "(?s)WithNat is 'ja'.*no"),
-        ({"CoreNodes": "two"}, "a whole number from 1 to 10"),
-        ({"CoreNodes": "0"}, "from 1 to 10"),
-        ({"Network": "11.0.0.0/8"}, "a text like 10"),
-        ({"NodeType": "m5.xlargee"}, "did you mean 'm5.xlarge'"),
-    ],
-)
-def test_no_price_is_told_of_what_cannot_be_made(given, says):
-    with pytest.raises(StackError, match=says):
-        cloud.hourly_cost(given)
-
-
-def test_a_larger_deployment_costs_more_and_every_parameter_has_a_default():
-    good = {
-        "WithNat": "yes",
-        "CoreNodes": "10",
-        "Network": "10.9.0.0/16",
-        "NodeType": "m5.2xlarge",
-        "Mail": "a@b.c",
-    }
-    assert sum(usd for *_, usd in cloud.hourly_cost(good)[0]) > sum(
-        usd for *_, usd in cloud.hourly_cost()[0]
-    )
+def test_every_parameter_has_a_default():
     assert all(
-        "Default" in one
-        for template in cloud.load_templates().values()
-        for one in template["Parameters"].values()
+        "Default" in each
+        for name in cloudformation.ORDER
+        for each in cloudformation.template(name)["Parameters"].values()
     )

@@ -8,18 +8,18 @@ import shlex
 
 import cloudformation
 import pytest
-import yaml
 from typer.main import get_command
 from workbench.base.paths import ROOT
 from workbench.cli import main as cli
-from workbench.deployment import cloud
 from workbench.run import notebooks
+from workbench.spark.settings import hudi_conf
 
 pytestmark = pytest.mark.aws
 
 GUIDE, NIGHT = (
     (ROOT / "deploy" / name).read_text(encoding="utf-8") for name in ("README.md", "schedules.md")
 )
+COMMON = (ROOT / "deploy" / "common.sh").read_text(encoding="utf-8")
 NEVER = GUIDE[GUIDE.index("## Never run on a live account") :]
 
 
@@ -28,7 +28,7 @@ def commands():
     for text in (GUIDE + NIGHT).splitlines():
         for one in re.split(r"&&|;|\\?\||\s#|, |`", text):
             one = re.sub(r"^\s*(?:AWS_PROFILE=\S+ )?(?:\.venv/bin/)?", "", one)
-            if re.match(r"workbench (aws|run|ingest|load|clean|status) ", one):
+            if re.match(r"workbench (run|ingest|forget|clean|status) ", one):
                 yield re.sub(r"<[^>]*>", "3", one).strip()
 
 
@@ -44,10 +44,30 @@ def test_what_one_is_told_to_type_is_taken(line):
         assert (ROOT / "params" / f"{world}.yaml").is_file()
     if "targets" in given:
         assert notebooks.find(given["targets"])
-    stacks, pairs = given.get("stacks") or (), given.get("parameter") or ()
-    made = cloud.load_templates(stacks) if stacks or pairs else {}
-    for pair in pairs:
-        assert any(pair.split("=")[0] in one["Parameters"] for one in made.values()), pair
+
+
+def script_calls():
+    """(script, arguments) of each call of a script of deploy/ in the guides."""
+    for text in (GUIDE + NIGHT).splitlines():
+        for script, rest in re.findall(r"deploy/(\w+\.sh)((?: [^`|#&;]*)?)", text):
+            yield script, tuple(re.sub(r"<[^>]*>", "3", rest).split(", then")[0].split())
+
+
+@pytest.mark.parametrize("script, words", sorted(set(script_calls())))
+def test_what_one_is_told_to_give_a_script_is_taken(script, words):
+    assert (ROOT / "deploy" / script).is_file()
+    options = re.findall(r"(-[\w-]+)(?: \||\))", COMMON)
+    names, given = set(cloudformation.ORDER), iter(words)
+    stacks = [word for word in words if word in names]
+    for word in given:
+        if word == "-p":
+            parameter = next(given).split("=")[0]
+            found = [cloudformation.template(name)["Parameters"] for name in stacks or names]
+            assert any(parameter in each for each in found), parameter
+        elif word == "--world":
+            next(given)
+        else:
+            assert word in names or word in options, word
 
 
 def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
@@ -75,8 +95,8 @@ def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
         "down,",
     ):
         assert made in NEVER, made
-    for stack in cloud.load_templates():
-        assert f"up {stack}" in NEVER or stack == "studio" and "EMR Studio" in NEVER, stack
+    for stack in cloudformation.ORDER:
+        assert f"up.sh {stack}" in NEVER or stack == "studio" and "emr studio" in NEVER, stack
 
 
 def test_the_proof_of_the_lake_names_the_databases_of_its_template():
@@ -105,18 +125,7 @@ def test_the_quota_that_the_guide_names_is_what_the_templates_start():
         VCPUS[one["InstanceType"]] for one in cloudformation.resources_of_type("AWS::EC2::Instance")
     )
     assert f"needs {needed} vCPUs" in GUIDE and f"| {needed} or more |" in NEVER
-
-
-def test_the_rights_to_publish_are_all_that_it_calls():
-    actions = {
-        "list_objects_v2": "s3:ListBucket",
-        "head_object": "s3:GetObject",
-        "put_object": "s3:PutObject",
-    }
-    source = (ROOT / "lib/workbench/deployment/publish.py").read_text(encoding="utf-8")
-    called = {actions[name] for name in re.findall(r'"s3", "(\w+)"', source)}
-    (row,) = [line for line in GUIDE.splitlines() if line.startswith("| `publish` |")]
-    assert called == set(re.findall(r"s3:\w+", row))
+    assert f"-lt {needed} ]" in (ROOT / "deploy/up.sh").read_text(encoding="utf-8")
 
 
 def test_the_versions_of_aurora_that_the_guide_asks_for_are_those_of_the_template():
@@ -143,4 +152,13 @@ def test_a_stack_that_down_does_not_know_has_to_go_before():
 def test_files_that_are_named_are_there():
     for name in re.findall(r"\]\((?!#|http)([^)#]+)", GUIDE + NIGHT):
         assert (ROOT / "deploy" / name).is_file(), name
-    assert yaml.safe_load((ROOT / "deploy" / "prices.yaml").read_text())["date"]
+
+
+def test_the_cell_of_the_smoke_path_is_python_and_its_settings_are_there():
+    (cell,) = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
+    compile(re.sub(r"(?m)^   ", "", cell), "smoke", "exec")
+    assert "HoodieCatalog" in hudi_conf()["spark.sql.catalog.spark_catalog"]
+
+
+def test_the_guide_is_short():
+    assert len(GUIDE.split()) <= 2500

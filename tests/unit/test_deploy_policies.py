@@ -34,6 +34,14 @@ for newer in ("restartconnector", "resumeconnector"):
 ON_ALL = {
     "glue:GetSchemaVersion": "asked by the id that stands in a message, which names no registry",
     "glue:PutSchemaVersionMetadata": "the same",
+    **dict.fromkeys(
+        [
+            f"elasticmapreduce:{verb}Editor"
+            for verb in ("Create", "Describe", "Start", "Stop", "Delete", "Attach", "Detach")
+        ],
+        "AWS states no resource for the workspaces of an EMR Studio",
+    ),
+    "elasticmapreduce:OpenEditorInConsole": "the same",
 }
 
 
@@ -129,7 +137,7 @@ def test_every_statement_allows_and_says_what_on_what():
 
 def test_a_policy_is_as_short_as_iam_wants_it():
     """6,144 characters a managed policy, 10,240 all that stand in a role; also with a deployment's
-    longest name."""
+    longest name, and with ids as long as those of AWS (`subnet-` with 17 digits)."""
     for (template, key), one in cloudformation.resources().items():
         given = one["Properties"]
         own = (
@@ -139,7 +147,68 @@ def test_a_policy_is_as_short_as_iam_wants_it():
         )
         sent = "".join(json.dumps(document, separators=(",", ":")) for document in own)
         most = 6144 if one["Type"] == "AWS::IAM::ManagedPolicy" else 10240
-        assert len(sent.replace("workbench", "w" * 20)) < most, f"{template}: {key}"
+        sent = re.sub(r"<[\w.]+>", "i" * 24, sent.replace("workbench", "w" * 20))
+        assert len(sent) < most, f"{template}: {key}"
+
+
+# What EMR Studio's service role must have (EMR Management Guide, "Create an EMR Studio service role"), of
+# the parts that this deployment uses: {action: resources}. AWS limits some by the tag
+# for-use-with-amazon-emr-managed-policies, which the template replaces by the network.
+STUDIO = {
+    "ec2:CreateNetworkInterface": ("network-interface", "subnet", "security-group"),
+    "ec2:CreateNetworkInterfacePermission": ("network-interface",),
+    "ec2:CreateTags": ("network-interface",),
+    "ec2:DeleteNetworkInterface": ("network-interface",),
+    "ec2:DeleteNetworkInterfacePermission": ("network-interface",),
+    "ec2:DescribeInstances": (),
+    "ec2:DescribeNetworkInterfaces": (),
+    "ec2:DescribeSecurityGroups": (),
+    "ec2:DescribeSubnets": (),
+    "ec2:DescribeTags": (),
+    "ec2:DescribeVpcs": (),
+    "ec2:ModifyNetworkInterfaceAttribute": ("instance", "network-interface", "security-group"),
+    "elasticmapreduce:DescribeCluster": ("cluster",),
+    "elasticmapreduce:ListInstances": ("cluster",),
+    "elasticmapreduce:ListSteps": ("cluster",),
+    "s3:GetEncryptionConfiguration": ("",),
+    "s3:ListBucket": ("",),
+}
+
+
+def test_the_studios_role_has_what_aws_documents():
+    statements, _ = holders()["studio: role workbench-studio"]
+    granted = {
+        (action, re.split(r"[:/]", resource)[5] if resource.startswith("arn:aws:e") else "")
+        for one in statements
+        for action in listed(one["Action"])
+        for resource in listed(one["Resource"])
+    }
+    wanted = {(action, kind) for action, kinds in STUDIO.items() for kind in (kinds or ("",))}
+    assert wanted - granted == set()
+
+
+def test_the_studio_attaches_by_the_statement_that_aws_wants_unchanged():
+    """Without its three resources, or with a condition, attaching a workspace fails."""
+    statements, _ = holders()["studio: role workbench-studio"]
+    (attach,) = [
+        one for one in statements if "ec2:ModifyNetworkInterfaceAttribute" in listed(one["Action"])
+    ]
+    assert attach == {
+        "Effect": "Allow",
+        "Action": "ec2:ModifyNetworkInterfaceAttribute",
+        "Resource": [
+            f"arn:aws:ec2:*:*:{kind}/*" for kind in STUDIO["ec2:ModifyNetworkInterfaceAttribute"]
+        ],
+    }
+
+
+def test_a_notebook_without_a_studio_is_attached_though_its_interface_has_no_tag():
+    statements, _ = holders()["studio: role workbench-studio"]
+    (permit,) = [
+        one for one in statements if "ec2:CreateNetworkInterfacePermission" in listed(one["Action"])
+    ]
+    network = f"arn:aws:ec2:{REGION}:{ACCOUNT}:vpc/<Vpc>"
+    assert permit["Condition"] == {"ArnEquals": {"ec2:Vpc": network}}
 
 
 def test_no_action_is_a_pattern():
@@ -182,7 +251,7 @@ def test_7_kafka_rights_are_on_the_named_cluster_its_topics_and_groups():
     ]
     pattern = re.compile(
         rf"arn:aws:kafka:{REGION}:{ACCOUNT}:"
-        r"(cluster/workbench/[\w-]+|(topic|group)/workbench/\*/[\w.*-]+)"
+        r"(cluster/workbench/[\w*-]+|(topic|group)/workbench/\*/[\w.*-]+)"
     )
     assert kafka and [right for right in kafka if not pattern.fullmatch(right[2])] == []
     # a topic or a group is named; a pattern has a beginning
@@ -232,7 +301,7 @@ def written(key):
 @pytest.mark.parametrize("key", CODE)
 def test_no_role_writes_code_that_another_role_runs(key):
     """bootstrap.sh, say, runs as root on a node, whose role reads the administrator's password: a
-    role without secrets that may write it has them. `workbench aws publish` writes it, with the
+    role without secrets that may write it has them. `deploy/publish.sh` writes it, with the
     rights of the person who deploys."""
     assert written(key) == set()
 
@@ -261,12 +330,15 @@ def test_every_spark_writes_the_lakes_data(key):
 def test_logs_and_results_of_queries_are_written_by_who_makes_them():
     assert written("logs/spark/applications/1") == {"emr: role workbench-spark"}
     assert written("logs/emr/j-1/steps") == {"emr: role workbench-nodes"}
-    assert written("athena/1.csv") == {"emr: policy workbench-notebooks"}
+    assert written("athena/1.csv") == {
+        "emr: policy workbench-notebooks",
+        "lake: policy workbench-readers",
+    }
     assert written("runs/airflow/1.ipynb") == {
         "emr: policy workbench-notebooks",
         "studio: role workbench-studio",
     }
-    for key in ("runs/nightly/1.ipynb", "workbench/studio/e-1/a.ipynb"):
+    for key in ("runs/nightly/1.ipynb", "studio/e-1/a.ipynb"):
         assert written(key) == {"studio: role workbench-studio"}
 
 
@@ -524,12 +596,6 @@ SERVICES = {
     "emr-serverless": "emr-serverless",
     "emr": "elasticmapreduce",
 }
-ASKED_BY_PEOPLE = {
-    "cloud",
-    "publish",
-}  # what `workbench aws …` asks, with the rights of who deploys
-
-
 THEIRS = (
     "emr: policy workbench-lake",
     "emr: policy workbench-notebooks",
@@ -551,16 +617,15 @@ def asked():
     found = set()
     for path in (ROOT / "lib/workbench").rglob("*.py"):
         words = set(re.findall(r'"([\w-]+)"', path.read_text(encoding="utf-8")))
-        if path.stem not in ASKED_BY_PEOPLE:
-            here = {
-                word: {
-                    operations[word]
-                    for service, operations in services.items()
-                    if service in words and word in operations
-                }
-                for word in words
+        here = {
+            word: {
+                operations[word]
+                for service, operations in services.items()
+                if service in words and word in operations
             }
-            found |= {frozenset(actions) for actions in here.values() if actions}
+            for word in words
+        }
+        found |= {frozenset(actions) for actions in here.values() if actions}
     return found
 
 

@@ -270,6 +270,8 @@ def test_a_session_has_the_python_packages_that_a_job_has():
     given = emr.serverless_conf(WORLD)
     assert given["spark.archives"] == "s3://workbench-lake/workbench/environment.tar.gz#environment"
     assert given["spark.executorEnv.PYTHONPATH"] == "./environment"
+    # the Python that the archive was made for: the image has more than one
+    assert {value for key, value in given.items() if "PYSPARK" in key} == {"/usr/bin/python3.9"}
     assert given.items() >= emr.spark_conf(WORLD).items()
 
 

@@ -16,7 +16,6 @@ from workbench import walkthroughs
 from workbench.base import ROOT, aws, params, wait
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.cli import main as cli
-from workbench.deployment import publish
 from workbench.run import emr_jobs
 from workbench.spark import emr
 from workbench.walkthroughs import ingest as here
@@ -61,7 +60,7 @@ def expect_head_object(s3, published=True):
 
 def expect_start_job_run(serverless, *more, mode="BATCH", minutes=720):
     settings = emr.serverless_conf(WORLD)
-    assert settings["spark.archives"] == f"{BUCKET}/{publish.ENVIRONMENT_ARCHIVE}#environment"
+    assert settings["spark.archives"] == f"{BUCKET}/{emr.ENVIRONMENT_ARCHIVE}#environment"
     serverless.add_response(
         "start_job_run",
         {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN},
@@ -223,9 +222,7 @@ def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverle
 
 def test_nothing_is_started_before_it_is_published(s3):
     expect_head_object(s3, published=False)
-    with pytest.raises(
-        StackError, match="(?s)not in the bucket.*workbench aws publish --world aws"
-    ):
+    with pytest.raises(StackError, match="(?s)not in the bucket.*deploy/publish.sh --world aws"):
         run()
 
 

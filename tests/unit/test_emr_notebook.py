@@ -124,9 +124,7 @@ def test_where_emr_leaves_nothing_it_is_said(emr, left):
 
 def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: {"lake/bucket": "b"})
-    with pytest.raises(
-        StackError, match="(?s)no parameter 'emr/cluster'.*`workbench aws up` creates"
-    ):
+    with pytest.raises(StackError, match="(?s)no parameter 'emr/cluster'.*`deploy/up.sh` creates"):
         emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
 
 
@@ -200,7 +198,7 @@ def test_a_cluster_that_has_ended_is_told(emr):
         "start_notebook_execution", "InvalidRequestException", "Cluster is in state TERMINATED"
     )
     with pytest.raises(
-        StackError, match="(?s)accepts no notebook: .*TERMINATED.*aws up emr schedule -p Generation"
+        StackError, match="(?s)accepts no notebook: .*TERMINATED.*up.sh emr schedule -p Generation"
     ):
         emr_notebook.execute_notebook(WORLD, PATH, {})
 

@@ -312,7 +312,7 @@ def test_an_artifact_that_is_not_there_names_the_nearest(name):
         (
             "EntityNotFoundException",
             "Registry is not found.",
-            "there is no schema registry workbench-keys(?s:.)*ap-southeast-2(?s:.)*2-lake.yaml(?s:.)*workbench aws up",
+            "there is no schema registry workbench-keys(?s:.)*ap-southeast-2(?s:.)*2-lake.yaml(?s:.)*deploy/up.sh",
         ),
         (
             "AccessDeniedException",

@@ -25,7 +25,6 @@ ROOMS = (
     "trace",
     "explore",
     "run",
-    "deployment",
     "storefront",
     "walkthroughs",
     "operate",

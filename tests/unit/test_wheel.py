@@ -56,7 +56,7 @@ def test_what_is_installed_without_the_lock_stands_in_the_list_of_reasons():
 def test_params_notebooks_and_data_are_found_beside_an_installed_library(tmp_path):
     """A wheel contains none of them.
 
-    WORKBENCH_ROOT names the folder that `workbench aws publish` fills.
+    WORKBENCH_ROOT names the folder that `deploy/publish.sh` fills.
     """
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "own.yaml").touch()

@@ -254,7 +254,7 @@ def require_parameter(
             f"deployment {deployment!r} has no parameter {name!r}",
             location=f"SSM /{deployment}/{name}",
             expected=did_you_mean(name, parameters) if parameters else "a deployment",
-            hint=hint or "`workbench aws status` lists the stacks; `workbench aws up` creates them",
+            hint=hint or "`deploy/up.sh` creates the stacks and their parameters",
         )
     return parameters[name]
 

@@ -407,24 +407,6 @@ def _params_file(name: str) -> Path:
     return paths.ROOT / "params" / f"{name}.yaml"
 
 
-def read_deployment(name: str) -> tuple[str, str]:
-    """Return the region and the name of a world's deployment on AWS, which need not exist yet.
-
-    Raises:
-        ParamsError: no such world, or it has no deployment.
-    """
-    raw = _read_params(_params_file(name))
-    region, deployment = _deployment(raw)
-    if not region or not deployment:
-        raise ParamsError(
-            f"world {name!r} has no deployment on AWS",
-            location=f"params/{name}.yaml",
-            expected="a region, and a name in stack.deployment",
-            hint="--world aws",
-        )
-    return region, deployment
-
-
 def _deployment(raw: dict[str, Any]) -> tuple[str, str]:
     return str(raw.get("region") or ""), str(_section(raw, "stack").get("deployment") or "")
 

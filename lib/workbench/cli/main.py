@@ -31,7 +31,7 @@ from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
-from . import aws, dlq, operate, own, source
+from . import dlq, operate, own, source
 from .options import WORLD, YES, open_world, parse_key_values, print_findings
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo",
 )
-app.add_typer(aws.app, name="aws")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(source.app, name="source")
 own.register(app)

@@ -48,7 +48,7 @@ class MskConnect(Connect):
     """The connectors of a deployment on MSK Connect."""
 
     install_hint: ClassVar[str] = (
-        "put its zip into the lake's bucket as plugins/<plugin>.zip, then `workbench aws up` "
+        "put its zip into the lake's bucket as plugins/<plugin>.zip, then `deploy/up.sh` "
         "(deploy/README.md)"
     )
     # An operation takes minutes. An expired login or a missing permission ends the wait at once.

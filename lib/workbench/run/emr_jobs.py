@@ -1,6 +1,6 @@
 """Run a command of the workbench as a job on EMR Serverless.
 
-The job runs deploy/jobs/ingest.py. `workbench aws publish` uploads this script to the bucket, and an
+The job runs deploy/jobs/ingest.py. `deploy/publish.sh` uploads this script to the bucket, and an
 archive of the library with its packages, which Spark unpacks.
 """
 
@@ -160,5 +160,5 @@ def _require_published(world: World) -> None:
     raise StackError(
         "the library is not in the bucket",
         location=f"{world.lake.root}/{JOB_SCRIPT}",
-        hint=f"workbench aws publish --world {world.name}",
+        hint=f"deploy/publish.sh --world {world.name}",
     )

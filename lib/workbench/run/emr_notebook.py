@@ -12,7 +12,7 @@ from ..spark import emr
 from . import notebooks
 from .execute import ExecutionResult
 
-# Parameters of a deployment, which `workbench aws up emr studio` creates
+# Parameters of a deployment, which `deploy/up.sh emr studio` creates
 REQUIRED_PARAMETERS = (
     "emr/cluster",
     "emr/notebook_role",
@@ -25,7 +25,7 @@ FINAL_STATES = {"FINISHED", "FAILED", "STOPPED"}
 def execute_notebook(
     world: World, path: Path, values: dict[str, Any], timeout: float = 600
 ) -> ExecutionResult:
-    """Execute a notebook that `workbench aws publish` has uploaded to the bucket.
+    """Execute a notebook that `deploy/publish.sh` has uploaded to the bucket.
 
     Args:
         world: the world.

@@ -5,7 +5,7 @@ Source: EMR Serverless guide, "Run interactive sessions … through Spark Connec
 A session is a Spark driver with executors. It starts within two minutes, and costs money while it
 exists. All processes of a user share one session, which they find by its name. The session ends with
 the process that started it, at the end of a headless run, after IDLE_TIMEOUT_MINUTES without a
-request, or with `workbench aws down`.
+request, or with `deploy/down.sh`.
 """
 
 import atexit
@@ -40,7 +40,7 @@ def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
 def spark_conf(world: World) -> dict[str, str]:
     """Return the Spark settings for EMR.
 
-    They name EMR's Hudi, the jars of `workbench aws publish`, and Glue as the catalog.
+    They name EMR's Hudi, the jars of `deploy/publish.sh`, and Glue as the catalog.
     """
     values = world.spark.model_dump()
     return {**load_conf("emr", root=world.lake.root, **values), **hudi_conf()}
@@ -74,7 +74,7 @@ def submitting_to(cluster: str) -> Iterator[None]:
             f"the cluster accepts no notebook: {e.message}",
             location=cluster,
             hint="an idle cluster terminates; create another one: "
-            "`workbench aws up emr schedule -p Generation=<one more than last time>`",
+            "`deploy/up.sh emr schedule -p Generation=<one more than last time>`",
         ) from e
 
 

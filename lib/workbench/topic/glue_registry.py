@@ -65,7 +65,7 @@ class GlueRegistry:
                 raise StackError(
                     f"there is no schema registry {registry}",
                     location=self.location,
-                    hint="deploy/2-lake.yaml creates it: `workbench aws up`",
+                    hint="deploy/2-lake.yaml creates it: `deploy/up.sh`",
                 ) from e
             artifacts += [f"{schema['SchemaName']}-{side}" for schema in schemas]
         return sorted(artifacts)

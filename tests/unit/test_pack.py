@@ -1,27 +1,19 @@
-"""What `workbench aws publish` puts into a deployment's bucket."""
+"""What deploy/pack.py writes for a deployment's bucket."""
 
-import io
 import tarfile
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
-import on_aws
+import botocore.session
 import pytest
+from packing import pack
 from workbench.base import paths
 from workbench.base.errors import StackError
-from workbench.deployment import publish
 
 pytestmark = pytest.mark.aws
 
-
-@pytest.fixture
-def bucket(account):
-    s3 = account("s3")
-    s3.create_bucket(
-        Bucket="workbench-lake", CreateBucketConfiguration={"LocationConstraint": on_aws.REGION}
-    )
-    return s3
+ARCHIVE = "workbench/environment.tar.gz"
 
 
 @pytest.fixture
@@ -35,15 +27,15 @@ def few(monkeypatch, tmp_path):
     for name in sum(jars.values(), []):
         (lib / name).write_bytes(name.encode())
     monkeypatch.setattr(
-        publish.artifacts, "jars", lambda service: [lib / name for name in jars[service]]
+        pack.artifacts, "jars", lambda service: [lib / name for name in jars[service]]
     )
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     monkeypatch.setattr(
-        publish,
-        "_build_wheel",
+        pack,
+        "build_wheel",
         lambda: ("workbench/lakehouse_workbench-0-py3-none-any.whl", b"wheel"),
     )
-    monkeypatch.setattr(publish.subprocess, "run", a_pip())
+    monkeypatch.setattr(pack.subprocess, "run", a_pip())
     return lib
 
 
@@ -60,15 +52,20 @@ def a_pip(code=0, asked=None):
     return run
 
 
-def keys(s3):
-    pages = s3.get_paginator("list_objects_v2").paginate(Bucket="workbench-lake")
-    return {one["Key"] for page in pages for one in page.get("Contents", [])}
+def packed(folder):
+    """All files of a packed folder: {name: time of its last change}."""
+    pack.pack(folder)
+    return {
+        str(file.relative_to(folder)): file.stat().st_mtime_ns
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
 
 
-def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
-    said = []
-    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == len(keys(bucket))
-    assert len([line for line in said if line.startswith("s3://")]) == len(keys(bucket))
+def test_all_is_there_and_a_second_time_nothing_is_written(few, tmp_path, capsys):
+    folder = tmp_path / "dist"
+    first = packed(folder)
+    said = capsys.readouterr().out.splitlines()
     assert [line.split("-<")[0] for line in said if line.startswith("missing: ")] == [
         "missing: var/jars/aws-msk-iam-auth",
         "missing: var/msk-connect/msk-config-providers",
@@ -77,44 +74,51 @@ def test_all_is_there_and_a_second_time_nothing_is_new(bucket, few):
     assert {
         "workbench/jobs/bootstrap.sh",
         "workbench/jobs/kernel.sh",
+        "workbench/jobs/ingest.py",
         "workbench/params/aws.yaml",
         "workbench/notebooks/99_teardown.ipynb",
         "workbench/jars/kafka-clients-3.jar",
         "workbench/lakehouse_workbench-0-py3-none-any.whl",
+        ARCHIVE,
         "plugins/lenses-s3.zip",
-    } <= keys(bucket)
-    assert "workbench/jars/hudi-spark3.jar" not in keys(bucket), "EMR has its own"
-    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 0
+    } <= first.keys()
+    assert "workbench/jars/hudi-spark3.jar" not in first, "EMR has its own"
+    assert packed(folder) == first
     (few / "debezium-core.jar").write_bytes(b"another")
     (few.parent / "jars").mkdir()
     (few.parent / "jars" / "aws-msk-iam-auth-2.3.0-all.jar").write_bytes(b"login")
-    said.clear()
-    assert publish.publish(on_aws.REGION, "workbench-lake", said.append) == 3
-    assert sorted(line.rpartition("/")[2] for line in said[:3]) == [
-        "aws-msk-iam-auth-2.3.0-all.jar",
-        "debezium-mysql.zip",
-        "debezium-postgres.zip",
-    ], "both of the same jars"
-    assert not [line for line in said if "missing: var/jars" in line]
+    capsys.readouterr()
+    second = packed(folder)
+    assert {name for name in second if second[name] != first.get(name)} == {
+        "workbench/jars/aws-msk-iam-auth-2.3.0-all.jar",
+        "plugins/debezium-mysql.zip",
+        "plugins/debezium-postgres.zip",
+    }, "both of the same jars"
+    assert "missing: var/jars" not in capsys.readouterr().out
+    (few.parent / "jars" / "aws-msk-iam-auth-2.3.0-all.jar").unlink()
+    assert second.keys() - packed(folder).keys() == {
+        "workbench/jars/aws-msk-iam-auth-2.3.0-all.jar"
+    }
 
 
-def inside(bucket, name):
+def inside(folder, name):
     """The jars in the archive of a plugin."""
-    body = bucket.get_object(Bucket="workbench-lake", Key=f"plugins/{name}.zip")["Body"].read()
-    return zipfile.ZipFile(io.BytesIO(body)).namelist()
+    return zipfile.ZipFile(folder / f"plugins/{name}.zip").namelist()
 
 
-def test_jars_lie_at_the_root_of_an_archive(bucket, few):
-    publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
+def test_jars_lie_at_the_root_of_an_archive(few, tmp_path):
+    pack.pack(tmp_path / "dist")
     for name, jars in (
         ("lenses-s3", ["sink.jar"]),
         ("debezium-postgres", ["debezium-core.jar"]),
         ("debezium-mysql", ["debezium-core.jar"]),
     ):
-        assert inside(bucket, name) == jars
+        assert inside(tmp_path / "dist", name) == jars
 
 
-def test_every_plugin_has_the_provider_of_passwords_and_the_converter_of_glue(bucket, few):
+def test_every_plugin_has_the_provider_of_passwords_and_the_converter_of_glue(
+    few, tmp_path, capsys
+):
     """The worker's configuration (5-connect.yaml) names the provider for all of them: without it no
     worker starts."""
     shared = few.parent / "msk-connect"
@@ -124,11 +128,8 @@ def test_every_plugin_has_the_provider_of_passwords_and_the_converter_of_glue(bu
         "schema-registry-kafkaconnect-converter-1.1.24.jar",
     ):
         (shared / path).write_bytes(b"shared")
-    said = []
-    publish.publish(on_aws.REGION, "workbench-lake", said.append)
-    plugins = {
-        key[len("plugins/") : -len(".zip")] for key in keys(bucket) if key.startswith("plugins/")
-    }
+    names = packed(tmp_path / "dist")
+    plugins = {Path(name).stem for name in names if name.startswith("plugins/")}
     assert plugins == {"lenses-s3", "debezium-postgres", "debezium-mysql"}, (
         "what they share is no plugin"
     )
@@ -136,11 +137,11 @@ def test_every_plugin_has_the_provider_of_passwords_and_the_converter_of_glue(bu
         assert {
             "msk-config-providers-0.4.0.jar",
             "schema-registry-kafkaconnect-converter-1.1.24.jar",
-        } <= {*inside(bucket, name)}, name
-    assert not [line for line in said if "missing: var/msk-connect" in line]
+        } <= {*inside(tmp_path / "dist", name)}, name
+    assert "missing: var/msk-connect" not in capsys.readouterr().out
 
 
-def test_a_jar_is_in_an_archive_once_in_its_newest_version(bucket, few):
+def test_a_jar_is_in_an_archive_once_in_its_newest_version(few, tmp_path):
     """Of two versions in one plugin Kafka Connect loads whichever comes first."""
     shared, own = few.parent / "msk-connect" / "lib", few.parent / "plugins" / "lenses-s3" / "lib"
     shared.mkdir(parents=True)
@@ -152,8 +153,8 @@ def test_a_jar_is_in_an_archive_once_in_its_newest_version(bucket, few):
         (shared / name).write_bytes(b"a jar")
     for name in ("jackson-core-2.19.0.jar", "netty-4.1.99.Final.jar", "sink.jar"):
         (own / name).write_bytes(b"a jar")
-    publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
-    assert inside(bucket, "lenses-s3") == [
+    pack.pack(tmp_path / "dist")
+    assert inside(tmp_path / "dist", "lenses-s3") == [
         "jackson-core-2.19.0.jar",
         "netty-4.1.100.Final.jar",
         "netty-codec-4.1.9.Final.jar",
@@ -178,7 +179,7 @@ def test_jars_with_classifiers_are_artifacts_of_their_own(tmp_path):
         "avro.jar",
     ]
     assert [
-        jar.name for jar in publish._newest_versions([tmp_path / name for name in names])
+        jar.name for jar in pack.newest_versions([tmp_path / name for name in names])
     ] == sorted(
         {*names}
         - {epoll.format(99, "-linux-x86_64"), "a-1.9.jar", "guava-9-jre.jar", "b-2.0.0-M9.jar"}
@@ -188,7 +189,7 @@ def test_jars_with_classifiers_are_artifacts_of_their_own(tmp_path):
 def test_debeziums_plugin_has_neither_kafkas_own_jars_nor_another_registrys_converter():
     """Kafka Connect brings the one; messages on MSK Connect are written with Glue's
     (connect/catalog.yaml)."""
-    jars = [jar.name for jar in publish.plugin_jars()["debezium-postgres"]]
+    jars = [jar.name for jar in pack.plugin_jars()["debezium-postgres"]]
     assert [name for name in jars if name.startswith("debezium-connector-postgres-")]
     assert [
         name
@@ -197,37 +198,52 @@ def test_debeziums_plugin_has_neither_kafkas_own_jars_nor_another_registrys_conv
     ] == []
 
 
-def test_a_jar_that_was_not_fetched_is_named(bucket, few):
+def test_a_jar_that_was_not_fetched_is_named(few, tmp_path):
     (few / "debezium-core.jar").unlink()
     with pytest.raises(StackError, match="(?s)debezium-core.jar is missing.*make install"):
-        publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
+        pack.pack(tmp_path / "dist")
 
 
-def test_the_library_and_its_packages_are_one_archive_for_emrs_python(bucket, few, monkeypatch):
+def test_the_library_and_its_packages_are_one_archive_for_emrs_python(few, tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(publish.subprocess, "run", a_pip(asked=asked))
+    monkeypatch.setattr(pack.subprocess, "run", a_pip(asked=asked))
     for wheel in (b"wheel", b"wheel", b"another"):
         monkeypatch.setattr(
-            publish, "_build_wheel", lambda of=wheel: ("workbench/workbench-0-py3-none-any.whl", of)
+            pack, "build_wheel", lambda of=wheel: ("workbench/workbench-0-py3-none-any.whl", of)
         )
-        publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
+        pack.pack(tmp_path / "dist")
     assert len(asked) == 2, "once for each wheel"
     assert asked[0][asked[0].index("--python-version") + 1] == "3.9" and asked[0][-1].endswith(
         "-none-any.whl"
     )
-    body = bucket.get_object(Bucket="workbench-lake", Key=publish.ENVIRONMENT_ARCHIVE)[
-        "Body"
-    ].read()
-    assert "./workbench" in tarfile.open(fileobj=io.BytesIO(body)).getnames()
+    assert "./workbench" in tarfile.open(tmp_path / "dist" / ARCHIVE).getnames()
+    (tmp_path / "dist" / ARCHIVE).unlink()
+    pack.pack(tmp_path / "dist")
+    assert len(asked) == 3, "a bad archive that is removed is made again"
 
 
-def test_packages_that_are_not_to_be_had_are_named_and_nothing_is_published(
-    bucket, few, monkeypatch
+def test_the_archives_botocore_knows_what_the_library_asks_of_msk_connect(
+    few, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(publish.subprocess, "run", a_pip(code=1))
+    """The last botocore for EMR's Python has no RestartConnector: the archive has a newer model."""
+    pack.pack(tmp_path / "dist")
+    tarfile.open(tmp_path / "dist" / ARCHIVE).extractall(tmp_path / "packages", filter="data")
+    session = botocore.session.get_session()
+    loader = botocore.loaders.Loader(
+        [str(tmp_path / "packages/botocore/data")], include_default_search_paths=False
+    )
+    session.register_component("data_loader", loader)
+    operations = session.get_service_model("kafkaconnect").operation_names
+    assert {"RestartConnector", "ResumeConnector"} <= {*operations}
+
+
+def test_packages_that_are_not_to_be_had_are_named_and_nothing_is_written(
+    few, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(pack.subprocess, "run", a_pip(code=1))
     with pytest.raises(
         StackError,
         match="(?s)could not download the library's dependencies.*No matching distribution found for pyarrow",
     ):
-        publish.publish(on_aws.REGION, "workbench-lake", lambda text: None)
-    assert not keys(bucket)
+        pack.pack(tmp_path / "dist")
+    assert not (tmp_path / "dist").exists()

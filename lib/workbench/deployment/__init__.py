@@ -1,1 +1,0 @@
-"""A deployment on AWS: its CloudFormation stacks and their cost (`cloud`), and its files (`publish`)."""
