@@ -143,7 +143,7 @@ def read(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")  # UnicodeDecodeError is a ValueError
         raw = json.loads(text, object_pairs_hook=reject_duplicate_keys)
     except (ValueError, OSError) as e:
-        raise ConnectorError(f"not a JSON file: {e}", location=file) from e
+        raise ConnectorError(f"the file is not JSON: {e}", location=file) from e
     if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
         raise ConnectorError(
             "a connector configuration is a flat JSON object of strings",
