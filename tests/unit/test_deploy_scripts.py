@@ -56,12 +56,13 @@ Resources:
     Properties: {Type: String, Name: !Sub "/${Deployment}/kafka/cluster", Value: "arn:aws:kafka:x"}
 """
 PACK = """
-import pathlib, sys
+import os, pathlib, sys
 for name in ("workbench/params/aws.yaml", "plugins/a.zip"):
     file = pathlib.Path(sys.argv[1], name)
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("content")
+        os.utime(file, (1e9, 1e9))  # S3 has whole seconds: a file of the same second would count as newer
 """
 # The AWS CLI, but: a call is recorded; one with a file of its name is answered by it; the call that
 # STOP_AT names is the last, that of FAIL_AT fails. Where nothing changes, moto answers with an error, CloudFormation with an

@@ -16,7 +16,7 @@ import on_aws
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from workbench.base import params, paths, secrets, wait
+from workbench.base import params, paths, secrets
 from workbench.base.errors import ParamsError, WorkbenchError
 from workbench.run import execute, notebooks, run_record, runner
 
@@ -507,27 +507,3 @@ def test_a_stopped_command_ends_its_kernel_writes_the_report_and_is_resumed(proj
     assert "passed: 2 of 2 notebooks" in done.stdout and len([*project.glob("runs/*")]) == 1
     record = json.loads(next(project.glob("runs/*/run.json")).read_text())
     assert record["status"] == "passed" and record["parameters"] == {"scale": 2}
-
-
-def test_a_forked_kernel_shows_the_figures_of_a_cell(project):
-    write(project, "10_outbox/11_a.ipynb", "1")
-    write(project, "10_outbox/12_b.ipynb", "1")
-    draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2]);"
-    write(project, "10_outbox/13_c.ipynb", draw)  # from here on the packages are imported before
-    result = quietly()
-    executed = nbformat.read(result.folder / "notebooks/10_outbox/13_c.ipynb", as_version=4)
-    outputs = [each for cell in executed.cells for each in cell.get("outputs", [])]
-    assert "image/png" in outputs[-1].data
-
-
-def test_a_kernel_ends_with_its_killed_runner(project):
-    pid_file = project / "kernel.pid"
-    wait_long = f"import os, threading\nopen('{pid_file}', 'w').write(str(os.getpid()))\nthreading.Event().wait(99)"
-    write(project, "10_outbox/11_a.ipynb", wait_long)
-    code = "from workbench.run import runner; runner.run(progress=False)"
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=project)
-    wait.wait_until(lambda: pid_file.exists() and pid_file.read_text(), "a kernel", timeout=120)
-    process.kill()
-    process.wait()
-    cmdline = Path(f"/proc/{pid_file.read_text()}/cmdline")
-    wait.wait_until(lambda: not cmdline.exists() or not cmdline.read_bytes(), "its end", timeout=20)

@@ -410,7 +410,7 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
     """Each poll finds 100 more events; the last one finds all events of the outbox."""
     ids, added, read = [str(n) for n in range(100 * polls)], [], []
 
-    def consume(world, topic, start, stop):
+    def consume(world, topic, start, stop, consumer):
         for offset in range(start[0], stop[0]):
             read.append(topic)
             yield SimpleNamespace(
@@ -419,11 +419,12 @@ def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, 
                 headers=lambda n=offset: [("id", ids[n].encode())],
             )
 
-    def watermark_offsets(world, topic):
+    def watermark_offsets(world, topic, consumer):
         if topic == domain.ACCOUNTS.topic:
             added.append(100)
         return {0: (0, sum(added))}
 
+    monkeypatch.setattr(topics, "open_consumer", lambda world: SimpleNamespace(close=lambda: None))
     monkeypatch.setattr(topics, "consume", consume)
     monkeypatch.setattr(topics, "watermark_offsets", watermark_offsets)
     monkeypatch.setattr(audit, "connector_publishes", lambda world, store: True)

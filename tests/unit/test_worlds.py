@@ -249,7 +249,9 @@ class Session:
     """A session of Spark Connect, as far as its settings go."""
 
     def __init__(self, builder=None):
-        self.client = SimpleNamespace(_retry_policy={}, _execute_and_fetch=None, _builder=builder)
+        self.client = SimpleNamespace(
+            _retry_policy={}, _execute_and_fetch=None, _builder=builder, config=lambda _: None
+        )
         self.conf = SimpleNamespace(set=lambda *_: None, get=lambda _: "true")
 
 

@@ -1,7 +1,6 @@
 """The settings of this process that a library reads from nowhere else: its environment variables.
 
-Nothing else in the library changes `os.environ`. `params.activate` calls this module, and a forked
-kernel.
+Nothing else in the library changes `os.environ`. `params.activate` calls this module.
 """
 
 import contextlib
@@ -98,12 +97,6 @@ def _set(name: str, value: Optional[str]) -> bool:
     else:
         os.environ[name] = value
     return True
-
-
-def replace_all(variables: Mapping[str, str]) -> None:
-    """Give this process, which was forked, the environment that it would have if it were started."""
-    os.environ.clear()
-    os.environ.update(variables)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Execute one notebook headless with papermill, in a new kernel of this environment (see `kernels`).
+"""Execute one notebook headless with papermill, in a new kernel of this environment.
 
 `runner` executes several notebooks. This module writes no files; the runner masks secrets before it
 writes the executed notebooks. So it calls papermill's engine: `papermill.execute_notebook` loses
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from papermill.engines import NBClientEngine
 from papermill.iorw import load_notebook_node
@@ -20,7 +21,6 @@ from traitlets.config import Config
 
 from ..checks.check import MIME
 from . import notebooks
-from .kernels import KernelManager
 
 
 @dataclass
@@ -90,6 +90,18 @@ def checks(cell: Any) -> list[dict[str, Any]]:
     return [o["data"][MIME] for o in cell.get("outputs", []) if MIME in o.get("data", {})]
 
 
+class _KernelManager(AsyncKernelManager):
+    """A kernel manager that shuts a kernel down without interrupting it first.
+
+    A kernel that is interrupted while it reads a message prints an error to the terminal.
+    """
+
+    async def _async_interrupt_kernel(self) -> None:
+        pass
+
+    interrupt_kernel = _async_interrupt_kernel
+
+
 def execute_notebook(
     path: Path,
     values: dict[str, Any],
@@ -127,7 +139,7 @@ def execute_notebook(
             notebook,
             "python3",
             progress_bar=False,
-            kernel_manager_class=KernelManager,
+            kernel_manager_class=_KernelManager,
             on_cell_start=on_cell_start,
             shutdown_kernel="immediate",  # a graceful shutdown waits five seconds for a busy kernel
             timeout_func=remaining_seconds,
