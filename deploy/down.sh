@@ -25,18 +25,24 @@ wait_until_none() {
 
 # The buckets of the lake's stack that exist.
 buckets() {
-  local listed bucket
+  local listed bucket error
   if [ -z "$(field lake 2)" ]; then return; fi
   listed=$(aws cloudformation list-stack-resources --stack-name "$deployment-lake" --output text --query \
     "StackResourceSummaries[?ResourceType=='AWS::S3::Bucket'].PhysicalResourceId")
   for bucket in $listed; do
-    if aws s3api head-bucket --bucket "$bucket" > /dev/null 2>&1; then say "$bucket"; fi
+    if error=$(aws s3api head-bucket --bucket "$bucket" 2>&1 > /dev/null); then
+      say "$bucket"
+    elif [[ $error != *404* ]]; then
+      die "$error"
+    fi
   done
 }
 
 # ---- nothing is changed before these checks
+# A list is assigned first: bash ignores the failure of a command within the words of `for`.
 check_owner
-for bucket in $(buckets); do
+lake=$(buckets)
+for bucket in $lake; do
   workspaces=$(aws s3api list-objects-v2 --bucket "$bucket" --prefix studio/ --delimiter / \
     --query 'CommonPrefixes[].[Prefix]' --output text)
   if [ "$workspaces" != None ] && [ "$workspaces" ] && [ -z "$workspaces_deleted" ]; then
@@ -54,15 +60,22 @@ confirm "Remove deployment $deployment in $AWS_REGION with its lake and its data
 # ---- what runs
 # The deployment's connectors, by their tag: workbench-b-x has the prefix, but belongs to deployment workbench-b.
 connectors() {
-  local arn of listed
+  local arn of listed error
   listed=$(aws kafkaconnect list-connectors --connector-name-prefix "$deployment-" --query "connectors$1.connectorArn" --output text)
   for arn in $listed; do
-    of=$(aws kafkaconnect list-tags-for-resource --resource-arn "$arn" --query 'tags."workbench:deployment"' --output text 2>&1) ||
-      [[ $of == *NotFoundException* ]] || die "$of" # one that has ended meanwhile has no tags
-    if [ "$of" = "$deployment" ]; then say "$arn"; fi
+    if of=$(aws kafkaconnect list-tags-for-resource --resource-arn "$arn" --query 'tags."workbench:deployment"' \
+      --output text 2> "$errors"); then
+      if [ "$of" = "$deployment" ]; then say "$arn"; fi
+    else
+      error=$(< "$errors")
+      [[ $error == *NotFoundException* ]] || die "$error" # one that has ended meanwhile has no tags
+    fi
   done
 }
-for arn in $(connectors "[?connectorState!='DELETING']"); do
+errors=$(mktemp)
+trap 'rm -f "$errors"' EXIT
+running=$(connectors "[?connectorState!='DELETING']")
+for arn in $running; do
   change aws kafkaconnect delete-connector --connector-arn "$arn" --query connectorState --output text
 done
 
@@ -114,7 +127,7 @@ interfaces() {
 for name in $(names | tac); do
   if [ -z "$(field "$name" 2)" ]; then continue; fi
   case $name in
-    lake) for bucket in $(buckets); do change aws s3 rm --recursive --only-show-errors "s3://$bucket"; done ;;
+    lake) for bucket in $lake; do change aws s3 rm --recursive --only-show-errors "s3://$bucket"; done ;;
     network) wait_until_none "network interfaces" interfaces ;;
   esac
   change aws cloudformation delete-stack --stack-name "$deployment-$name"
@@ -130,8 +143,10 @@ if [ "$dry_run" ]; then exit; fi
 # has no tag, by its name.
 remaining() {
   local tag="Name=tag:workbench:deployment,Values=$deployment"
-  aws resourcegroupstaggingapi get-resources --tag-filters "Key=workbench:deployment,Values=$deployment" --output text \
-    --query 'ResourceTagMappingList[].[ResourceARN]' | grep -vE ':ec2:.*:(instance|natgateway)/|:elasticmapreduce:.*:cluster/' || true
+  local tagged
+  tagged=$(aws resourcegroupstaggingapi get-resources --tag-filters "Key=workbench:deployment,Values=$deployment" \
+    --query 'ResourceTagMappingList[].[ResourceARN]' --output text)
+  grep -vE '^$|:ec2:.*:(instance|natgateway)/|:elasticmapreduce:.*:cluster/' <<< "$tagged" || true
   aws ec2 describe-instances --filters "$tag" Name=instance-state-name,Values=pending,running,shutting-down,stopping,stopped \
     --query 'Reservations[].Instances[].[InstanceId]' --output text
   aws ec2 describe-nat-gateways --filter "$tag" Name=state,Values=pending,failed,available,deleting \

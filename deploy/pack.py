@@ -73,12 +73,13 @@ def pack(target: Path) -> None:
     for name, data in (wheel, *checkout_files(), *plugin_archives()):
         made.add(target / name)
         write_if_new(target / name, data)
-    for file in target.rglob("*"):
-        if file.is_file() and file not in made:
-            file.unlink()
-    for folder, jar, consequence in MANUAL_JARS:
-        if not list((paths.VAR_DIR / folder).rglob(f"{jar}*.jar")):
-            print(f"missing: var/{folder}/{jar}-<version>.jar. Without it {consequence}")
+    for folder in ("workbench", "plugins"):  # nothing else in the target is ours
+        for file in (target / folder).rglob("*"):
+            if file.is_file() and file not in made:
+                file.unlink()
+    for place, jar, consequence in MANUAL_JARS:
+        if not list((paths.VAR_DIR / place).rglob(f"{jar}*.jar")):
+            print(f"missing: var/{place}/{jar}-<version>.jar. Without it {consequence}")
 
 
 def write_if_new(file: Path, data: bytes) -> None:
@@ -168,7 +169,8 @@ def write_environment(archive: Path, digest_file: Path, wheel_name: str, wheel: 
     EMR's network has no package index. The archive is kept while wheel and options are the same;
     without its file it is made again.
     """
-    digest = hashlib.sha256(wheel + repr((PIP_OPTIONS, EXTRA_PACKAGES)).encode()).hexdigest()
+    origin = repr((PIP_OPTIONS, EXTRA_PACKAGES, NEWER_MODELS, botocore.__version__))
+    digest = hashlib.sha256(wheel + origin.encode()).hexdigest()
     if archive.is_file() and digest_file.is_file() and digest_file.read_text() == digest:
         return
     print(f"{archive.name}: the library and its packages for Python {PYTHON}, a minute or two …")
@@ -188,8 +190,10 @@ def write_environment(archive: Path, digest_file: Path, wheel_name: str, wheel: 
             shutil.rmtree(packages / model, ignore_errors=True)
             shutil.copytree(newer, packages / model)
         archive.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(archive, "w:gz") as tar:
+        partial = archive.with_name(f"{archive.name}.part")  # an interrupted run leaves no archive
+        with tarfile.open(partial, "w:gz") as tar:
             tar.add(packages, arcname=".")
+        partial.replace(archive)
     digest_file.write_text(digest)
 
 

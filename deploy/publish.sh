@@ -3,11 +3,12 @@
 #
 #   deploy/publish.sh [--world NAME] [--dry-run]
 #
-# Only what is new or has changed is uploaded. What analysts keep in their workspaces (studio/) is not touched.
+# A file is uploaded if its size differs or its time is later (`aws s3 sync`). What analysts keep in their workspaces (studio/) is not touched.
 set -euo pipefail
 # shellcheck source=deploy/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+check_owner
 bucket=$(parameter lake/bucket)
 "${PYTHON:-$root/.venv/bin/python}" "$here/pack.py" "$root/dist/aws"
 change aws s3 sync "$root/dist/aws/workbench" "s3://$bucket/workbench" --delete --no-progress

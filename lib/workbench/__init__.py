@@ -17,7 +17,6 @@ Its packages in the order of the data flow (docs/design.md):
 - trace: one row through all stages.
 - explore: the tables of the lake, their rows at an instant, and what changed.
 - run: headless execution of notebooks in their order, with a report.
-- deployment: CloudFormation stacks on AWS, and the upload of this checkout.
 - storefront: an example application, three eventually consistent services with a store each.
 - walkthroughs: one module for each walkthrough, and their framework.
 - operate: the state of all flows, and the comparison of source and lake by checksums.

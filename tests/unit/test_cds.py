@@ -3,6 +3,7 @@
 import re
 import subprocess
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 from workbench.stack import artifacts, cds
@@ -62,11 +63,24 @@ def test_another_jar_or_option_gets_another_archive_and_few_are_kept(scratch, tm
     names.append(cds.options(scratch, ["-Dx=y"], [jar])[-1])
     assert len({*names}) == 6
     for name in names:
-        (scratch / name.rpartition("/")[2]).touch()
+        (scratch / name.rpartition("/")[2]).write_bytes(cds.MAGIC)
         cds.keep(scratch)
     assert len(list(cds.FOLDER.glob("service-*.jsa"))) == cds.MAX_ARCHIVES
     [option, _] = cds.options(scratch, ["-Dx=y"], [jar])  # is used
     assert option.startswith(f"-XX:SharedArchiveFile={cds.FOLDER}/service-")
+
+
+def test_an_archive_whose_java_was_killed_while_it_wrote_is_not_kept(scratch):
+    (scratch / "service-1.jsa").write_bytes(bytes(4096))
+    cds.keep(scratch)
+    assert not list(scratch.iterdir()) and not list(cds.FOLDER.glob("service-*"))
+
+
+def test_no_archive_is_written_on_a_full_disk(scratch, monkeypatch):
+    cds.create_base_archive()
+    assert any(text.startswith(cds.ARCHIVE_OPTION) for text in options(scratch))
+    monkeypatch.setattr(cds.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 30))
+    assert options(scratch) == cds.base_options()
 
 
 @pytest.mark.parametrize("damage", ["empty", "text"])

@@ -525,13 +525,6 @@ def test_reads_and_writes_have_the_same_buffer():
     assert settings.session_conf()[name] == table().options()[name]
 
 
-def test_a_timestamp_in_the_key_needs_an_option():
-    kinds = {"id": T.IntegerType(), "at": T.TimestampType(), "__lsn": T.LongType()}
-    columns = T.StructType([T.StructField(*column) for column in kinds.items()])
-    assert key_options(table(key=("id",)), columns) == {}
-    assert len(key_options(table(key=("id", "at")), columns)) == 1
-
-
 def test_a_timestamp_in_the_key_needs_an_option_and_another_ordering():
     kinds = {"id": T.IntegerType(), "at": T.TimestampType(), "__lsn": T.LongType()}
     columns = T.StructType([T.StructField(*column) for column in kinds.items()])

@@ -127,7 +127,10 @@ REFERENCE = [
             ["unknown reference ${secret:a}", "${secret:NAME} as the whole value"],
         ),
         ("database: devdb", "database: ${secret:x}", ["postgres.database: ", "valid string"]),
-        ("  admin_password: ${secret:postgres.admin}\n", "", ["missing key 'password'"]),
+        ("  admin_password: ${secret:postgres.admin}\n", "", ["missing key 'admin_password'"]),
+        ("engine: mariadb", "engine: postgres", ["mysql.engine: ", "'mariadb' or 'mysql'"]),
+        ("  engine: mariadb\n", "", ["missing key 'engine'", "mysql.engine"]),
+        ("user: workbench\n    password", "admin_user: workbench\n    password", ["'admin_user'"]),
         (
             "${port:0}",
             "${port:99}",

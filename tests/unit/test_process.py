@@ -20,7 +20,7 @@ import psutil
 import pytest
 from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets, tls
-from workbench.base.errors import StackError
+from workbench.base.errors import ParamsError, StackError
 from workbench.base.wait import wait_until
 from workbench.stack import (
     artifacts,
@@ -873,14 +873,51 @@ def test_connect_comes_with_the_services_on_demand_of_its_connectors(make, monke
         process, "start", lambda service, world: started.append(service.name) or "started"
     )
     configs = {"a": {"info": {"config": {"database.port": str(world.mysql.port)}}}}
-    answer = SimpleNamespace(text=json.dumps(configs, separators=(",", ":")))
-    monkeypatch.setattr(services, "_request", lambda *_: answer)
+    answer = SimpleNamespace(text=json.dumps(configs, separators=(",", ":")), ok=True)
+    monkeypatch.setattr(services.http, "call", lambda *_, **__: answer)
     monkeypatch.setattr(secrets, "ensure", lambda names: None)
     for needed in ("mariadb", "apicurio"):
         started.clear()
         lifecycle._start(world, ["connect"])
         assert sorted(started) == sorted(["connect", needed])
         answer.text = f'{{"value.converter.apicurio.registry.url":"{world.registry.url}/apis"}}'
+    answer.ok, answer.status_code = False, 401
+    with pytest.raises(StackError, match="responds with status 401"):
+        lifecycle._start(world, ["connect"])
+
+
+def test_an_outdated_service_whose_new_port_a_stranger_holds_is_not_stopped(make, monkeypatch):
+    web, world = make(), params.load("local")
+    process.start(web, world)
+    first = process.running_process("web").pid
+    monkeypatch.setattr(process, "FREE_SECONDS", 0.2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(type(web), "address", lambda self, world: f"127.0.0.1:{port}")
+        monkeypatch.setitem(services.SERVICES, "web", web)
+        with pytest.raises(StackError, match=f"web cannot start: port {port} is taken"):
+            lifecycle._start(world, ["web"])
+    assert process.running_process("web").pid == first
+
+
+def test_an_instance_of_an_earlier_version_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    (tmp_path / paths.instance_name() / "secrets").mkdir(parents=True)
+    for command in (stack.down, lambda: stack.up(params.load("local"), ["kafka"])):
+        with pytest.raises(StackError, match="made by an earlier version"):
+            command()
+
+
+def test_a_damaged_port_base_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    paths.store_port_base(22400)
+    paths.store_port_base(23400)
+    assert paths.stored_port_base() == 22400, "the first one stays"
+    paths.port_base_file().write_text("")
+    with pytest.raises(ParamsError, match="port base of this instance is ''"):
+        paths.stored_port_base()
 
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):

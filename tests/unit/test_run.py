@@ -380,12 +380,13 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     assert [e["status"] for e in record["notebooks"]] == ["passed"] * 4
 
 
-def earlier(project, name, status):
+def earlier(project, name, status, instance=""):
     """Write the record of a run of notebook 11_a, newer than the ones before."""
     file = project / "runs" / name / "run.json"
     file.parent.mkdir(parents=True)
     entry = {"path": "10_outbox/11_a.ipynb", "status": status}
     record = {"world": "local", "status": status, "parameters": {}, "notebooks": [entry]}
+    record["instance"] = instance or paths.instance_name()
     file.write_text(json.dumps(record))
     os.utime(file, (time.time(), 1e9 + len(list((project / "runs").iterdir()))))
     return file.parent
@@ -400,6 +401,7 @@ def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
     earlier(project, "2-local", "passed")
     assert run_record.find_resumable(books, "local", {}) is None
     killed = earlier(project, "3-local", "running")
+    earlier(project, "4-local", "running", instance="of-another-one")
     assert run_record.find_resumable(books, "local", {"scale": 4}) is None
     folder, record = run_record.find_resumable(books, "local", {})
     assert folder == killed and record["notebooks"][0]["status"] == "pending"

@@ -21,7 +21,6 @@ from typing import Annotated, Any, Literal, Mapping, Optional, Union
 
 import yaml
 from pydantic import (
-    AliasChoices,
     BaseModel,
     BeforeValidator,
     Field,
@@ -108,20 +107,14 @@ class Service(ConfigModel):
 
 
 class Server(Service):
-    """A database server, and a database on it.
+    """A database server, and a database on it."""
 
-    The sections `postgres` and `mysql` call the keys kind, admin_user and admin_password what an entry
-    of `sources` calls engine, user and password.
-    """
-
-    engine: Literal["postgres", "mariadb", "mysql"] = Field(
-        "postgres", validation_alias=AliasChoices("engine", "kind")
-    )
+    engine: Literal["postgres", "mariadb", "mysql"]
     host: str
     port: Number
     database: str
-    admin_user: str = Field(validation_alias=AliasChoices("user", "admin_user"))
-    admin_password: Password = Field(validation_alias=AliasChoices("password", "admin_password"))
+    admin_user: str
+    admin_password: Password
     replication_user: str  # the user of the connectors
     replication_password: Password
     # see Connect.password_reference, which the section `postgres` has instead
@@ -132,9 +125,23 @@ class Server(Service):
     ssl_ca: str = ""
 
 
+class PostgresServer(Server):
+    """The PostgreSQL of a world."""
+
+    engine: Literal["postgres"]
+
+
+class MySqlServer(Server):
+    """The MariaDB or MySQL of a world."""
+
+    engine: Literal["mariadb", "mysql"]
+
+
 class Source(Server):
     """A source database of the user; by default its user is that of the connectors, too."""
 
+    admin_user: str = Field(validation_alias="user")
+    admin_password: Password = Field(validation_alias="password")
     # True: on the server of the world, whose administrator `user` is. A capture grants what it needs.
     managed: bool = False
 
@@ -248,8 +255,8 @@ class World(ConfigModel):
     description: str
     region: str
     stack: Stack
-    postgres: Server
-    mysql: Server  # MariaDB, or MySQL (Aurora), which has another Debezium plugin
+    postgres: PostgresServer
+    mysql: MySqlServer  # MariaDB, or MySQL (Aurora), which has another Debezium plugin
     kafka: Kafka
     connect: Connect
     registry: Registry

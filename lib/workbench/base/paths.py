@@ -119,9 +119,29 @@ def port_base_file() -> Path:
 
 
 def stored_port_base() -> Optional[int]:
-    """Return the port base that this instance was created with, None before its first start."""
+    """Return the port base that this instance was created with, None before its first start.
+
+    Raises:
+        ParamsError: its file has no number.
+    """
     file = port_base_file()
-    return int(file.read_text()) if file.exists() else None
+    if not file.exists():
+        return None
+    text = file.read_text()
+    if not text.isdecimal():
+        raise ParamsError(
+            f"the port base of this instance is {text!r}",
+            location=display_path(file),
+            expected="the number with which it was created, such as 21400",
+            hint="write it into that file",
+        )
+    return int(text)
+
+
+def store_port_base(number: int) -> None:
+    """Store the port base of an instance whose first service has started."""
+    if not port_base_file().exists():
+        write_private_file(port_base_file(), str(number).encode())
 
 
 def ensure_private_dir(folder: Path) -> Path:

@@ -4,7 +4,7 @@ In MSK Connect a connector is named `<deployment>-<name>`, and has the tag of th
 deployment's parameters name its resources: a role for each connector, subnets, security groups, log
 group, worker configuration. MSK Connect starts workers for each connector, so operations that take
 seconds in Kafka Connect take minutes here. MSK Connect does not call the plugin before a connector runs: so
-only `wait_running` reports an unknown key, an invalid value, or a database that does not respond.
+only `wait_running` reports an invalid value, or a database that does not respond.
 docs/limits.md lists what MSK Connect does not support.
 """
 
@@ -249,6 +249,15 @@ class MskConnect(Connect):
         )
         return {**yaml.safe_load(text), "connectorConfiguration": config}
 
+    def _require_stable(self, name: str) -> dict[str, Any]:
+        """Return the result of `_describe_stable`; raise ConnectorError if the connector is gone."""
+        connector = self._describe_stable(name)
+        if not connector:
+            raise ConnectorError(
+                f"there is no connector {name!r} any more", location=self._full_name(name)
+            )
+        return connector
+
     def _run_operation(self, name: str, operation: str, **params: Any) -> None:
         """Run an operation on a connector that exists, and wait until it is complete.
 
@@ -260,7 +269,7 @@ class MskConnect(Connect):
         Raises:
             ConnectorError: the operation failed, or was rolled back.
         """
-        connector = self._describe_stable(name)
+        connector = self._require_stable(name)
         if operation == "update_connector":
             params["currentVersion"] = connector["currentVersion"]
         response = self._call(operation, connectorArn=connector["connectorArn"], **params)
@@ -288,7 +297,7 @@ class MskConnect(Connect):
             ConnectorError: the connector is itself FAILED: AWS restarts only RUNNING connectors
                 (developer guide, "Restart a connector").
         """
-        if self._describe_stable(name)["connectorState"] == "FAILED":
+        if self._require_stable(name)["connectorState"] == "FAILED":
             raise ConnectorError(
                 f"connector {name!r} is FAILED, and MSK Connect does not restart a failed connector",
                 location=self._full_name(name),
@@ -302,6 +311,8 @@ class MskConnect(Connect):
     def delete(self, name: str) -> None:
         """Delete a connector; the offsets of a sink connector stay in its consumer group."""
         connector = self._describe_stable(name)
+        if not connector:  # an earlier call has deleted it
+            return
         self._call("delete_connector", connectorArn=connector["connectorArn"])
         self.wait(lambda: not self._describe(name), f"connector {name!r} to be gone")
 

@@ -29,7 +29,7 @@ def validate(world: World, config: dict[str, str], name: str = "") -> None:
 
     These are rejected: a class without a plugin, a secret in plain text or in a wrong place, a source connector that
     tolerates errors, unknown keys, and values that the plugin rejects (on MSK Connect only a running
-    connector reports keys and values).
+    connector reports values, and none unknown keys).
 
     Args:
         world: the world of the Connect cluster.

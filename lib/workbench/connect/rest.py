@@ -15,6 +15,9 @@ from .configs import unknown_keys
 from .validation import ConnectorStatus, PartStatus
 
 RESPONSE_SECONDS = 15  # without Kafka, Connect itself responds after 90 s
+VALIDATION_SECONDS = (
+    90  # the plugin connects to its database, and waits for half a minute by default
+)
 BUSY_STATUSES = (409, 503)  # the workers are rebalancing; Connect is starting
 
 
@@ -181,7 +184,7 @@ class KafkaConnect(Connect):
                 body,
                 auth=auth,
                 retry_statuses=(),
-                timeout=RESPONSE_SECONDS,
+                timeout=VALIDATION_SECONDS if path.endswith("/validate") else RESPONSE_SECONDS,
             )
         except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
             raise self._service_lost_error() or e from None

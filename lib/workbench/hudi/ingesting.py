@@ -185,8 +185,8 @@ class IngestJob:
     def run(self, stop: Callable[[], bool] = lambda: False) -> Ingested:
         """Ingest batch by batch what the source has now, or until `stop` returns true after a batch.
 
-        Messages that arrive during the run are left to the next one, so a topic that never rests does not keep
-        a job from ending, and other tables from their turn.
+        Messages that arrive in a topic during the run are left to the next one, so a topic that never rests does
+        not keep a job from ending, and other tables from their turn. Files that land meanwhile are read.
 
         Returns:
             The counts of this run.

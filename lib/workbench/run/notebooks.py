@@ -1,6 +1,7 @@
 """The notebooks: order, titles and parameters, and the contents and drawings for notebook 00."""
 
 import ast
+import math
 import re
 from pathlib import Path
 from typing import Any, Sequence
@@ -230,6 +231,8 @@ def _convert_value(name: str, value: Any, default: Any) -> Any:
             problem = f", which is not YAML: {first_line(e)}"
     if isinstance(default, float) and type(value) is int:
         value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        problem = ", which is no number"
     has_type = default is None or type(value) is type(default)
     if problem or not has_type:
         raise ParamsError(

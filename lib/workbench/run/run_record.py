@@ -52,6 +52,7 @@ class RunRecord(TypedDict):
     """The content of run.json."""
 
     status: str
+    instance: str
     world: str
     describe: str
     targets: list[str]
@@ -109,6 +110,7 @@ def create(
     }
     return folder, {
         "status": "running",
+        "instance": paths.instance_name(),
         "world": world.name,
         "describe": world.description,
         "targets": targets,
@@ -173,7 +175,9 @@ def find_resumable(
     files = runs_dir().glob("*/run.json")
     for file in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True):
         record: RunRecord = json.loads(file.read_text(encoding="utf-8"))
-        if record["world"] != world or [e["path"] for e in record["notebooks"]] != names:
+        if record.get("instance") != paths.instance_name() or record["world"] != world:
+            continue
+        if [e["path"] for e in record["notebooks"]] != names:
             continue
         has_other_parameters = parameters not in ({}, record["parameters"])
         if record["status"] == "passed" or has_other_parameters:

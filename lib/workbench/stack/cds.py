@@ -22,6 +22,9 @@ from . import artifacts
 
 FOLDER = artifacts.LIB / "cds"
 ARCHIVE_OPTION = "-XX:ArchiveClassesAtExit="
+# The first bytes of an archive. Java writes them last: a killed Java leaves zeros.
+MAGIC = 0xF00BABA8.to_bytes(4, "little")
+MIN_FREE_BYTES = 2 << 30  # the archives of all services take about 450 MB
 MAX_ARCHIVES = 2  # of one service: for two combinations of world and settings
 
 
@@ -62,7 +65,14 @@ def create_base_archive() -> None:
             f"-XX:SharedArchiveFile={scratch}",
         ]
         subprocess.run(command, check=True, capture_output=True)
-        scratch.replace(base)
+        _store(scratch, base)
+
+
+def _store(file: Path, archive: Path) -> None:
+    """Move a complete archive to its place: Java crashes when it maps a truncated one."""
+    with file.open("rb") as content:
+        os.fsync(content.fileno())
+    file.replace(archive)
 
 
 def base_options() -> list[str]:
@@ -85,13 +95,18 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
     archive = _archive(scratch.name, java_options, [_base_archive(), *class_path])
     if archive.exists():
         return _use(archive)  # it names the base archive
+    if shutil.disk_usage(FOLDER).free < MIN_FREE_BYTES:
+        return base
     return [*base, f"{ARCHIVE_OPTION}{scratch / archive.name}"]
 
 
 def writes_archive(process: psutil.Process) -> bool:
     """Return whether a service writes an archive when it ends, which takes some seconds."""
-    with contextlib.suppress(psutil.Error):  # a process that has just ended writes none
-        for each in (process, *process.children(recursive=True)):
+    processes = [process]
+    with contextlib.suppress(psutil.Error):
+        processes += process.children(recursive=True)
+    for each in processes:
+        with contextlib.suppress(psutil.Error):  # a process that has just ended writes none
             if any(text.startswith(ARCHIVE_OPTION) for text in each.cmdline()):
                 return True
     return False
@@ -102,16 +117,25 @@ def keep(scratch: Path) -> None:
     for file in scratch.glob("*.jsa"):
         with contextlib.suppress(OSError):  # without an archive the next start takes longer
             with file.open("rb") as content:
-                os.fsync(content.fileno())  # Java crashes when it maps a truncated archive
-            file.replace(FOLDER / file.name)
+                is_complete = content.read(len(MAGIC)) == MAGIC
+            if not is_complete:
+                file.unlink()
+                continue
+            _store(file, FOLDER / file.name)
             stored = FOLDER.glob(f"{scratch.name}-*.jsa")
             for old in sorted(stored, key=lambda path: path.stat().st_mtime)[:-MAX_ARCHIVES]:
                 old.unlink()
 
 
 def jar_of(folder: Path) -> Path:
-    """Return a jar with the files of a folder, since CDS accepts no folder on a class path."""
+    """Return a jar with the files of a folder, since CDS accepts no folder on a class path.
+
+    If it cannot be written, the folder is returned: the service then starts without an archive.
+    """
     jar = _archive(folder.name, [], sorted(folder.iterdir())).with_suffix(".jar")
-    if not zipfile.is_zipfile(jar):
-        os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
+    try:
+        if not zipfile.is_zipfile(jar):
+            os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
+    except OSError:
+        return folder
     return jar

@@ -74,7 +74,10 @@ def _check_python() -> Finding:
 
 def _check_pyspark() -> Finding:
     """Check the pyspark that would be imported: PYTHONPATH may name that of another Spark."""
-    version, folder = artifacts.versions()["spark"], artifacts.package_dir("pyspark")
+    try:
+        version, folder = artifacts.versions()["spark"], artifacts.package_dir("pyspark")
+    except WorkbenchError as e:
+        return Finding("pyspark", e.message, e.hint or "run `make install`")
     if version in (folder / "version.py").read_text(encoding="utf-8"):
         return Finding("pyspark", f"{version} in {folder}")
     return Finding("pyspark", f"not {version}: {folder}", "unset PYTHONPATH, run `make install`")

@@ -24,7 +24,20 @@ T = TypeVar("T")
 
 
 def _stack_lock() -> ContextManager[str]:
-    """Hold the lock of this instance's stack while services are started or stopped."""
+    """Hold the lock of this instance's stack while services are started or stopped.
+
+    Raises:
+        StackError: an earlier version has made this instance: its state is in var/<name>.
+    """
+    old = paths.VAR_DIR / paths.instance_name()
+    if (old / "secrets").is_dir():
+        raise StackError(
+            "this instance was made by an earlier version of the workbench",
+            location=paths.display_path(old),
+            expected=f"no state there: it is in {paths.display_path(paths.state_dir())} now",
+            hint="stop its services with `make down` of that version (or kill the processes whose pids "
+            f"`ls {paths.display_path(old)}/run` names), then remove the folder with its data",
+        )
     paths.link_safe_root()
     return file_lock(paths.state_dir() / "up.lock")
 
@@ -67,8 +80,6 @@ def up(
     with _stack_lock():
         # under the lock: another process may just have created the instance
         _require_port_base(world)
-        content = str(world.stack.port_base).encode()
-        paths.write_private_file(paths.port_base_file(), content)
         _start(world, selected, progress)
     return [*(process.status(get_service(name), world) for name in selected), *reachable]
 
@@ -80,10 +91,13 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     cds.create_base_archive()
     started_at = time.monotonic()
     outdated = _outdated(world, names)
+    for name in outdated:  # none is stopped that could not start again
+        process.require_free_ports(get_service(name), world, process.bound_ports())
     _stop(outdated)
 
     def start(name: str) -> None:
         result = process.start(get_service(name), world)
+        paths.store_port_base(world.stack.port_base)
         notice = get_service(name).startup_notice if result == "started" else ""
         action = "restarted" if name in outdated else result
         seconds = time.monotonic() - started_at
@@ -283,7 +297,8 @@ def _require_port_base(world: World) -> None:
         location=str(paths.port_base_file()),
         expected="the ports that the instance was created with; nothing was changed",
         hint="`unset WORKBENCH_PORT_BASE`, and load the world again (a notebook's set-up cell does). "
-        "To create the instance with other ports, without its data: `workbench down && workbench "
-        f"clean && WORKBENCH_PORT_BASE={expected} workbench up`. To run a second one beside it, set "
-        "another WORKBENCH_INSTANCE as well",
+        "To create the instance with other ports, without its data: "
+        f"`export WORKBENCH_INSTANCE={paths.instance_name()}; workbench down && workbench clean && "
+        f"WORKBENCH_PORT_BASE={expected} workbench up`. To run a second one beside it, set another "
+        "WORKBENCH_INSTANCE as well",
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Optional
+from typing import Collection, Optional
 
 import psutil
 
@@ -56,8 +56,8 @@ ARCHIVE_SECONDS = 45.0  # more time for writing an archive of classes, which hap
 FREE_SECONDS = 2.0  # from the end of a process until its ports are free
 EXIT_SECONDS = 0.5  # from a process's last closed port to its end
 PORT_HINT = (
-    "stop that process, or recreate the instance with other ports: `workbench down`, `workbench "
-    "clean` (removes its data), then WORKBENCH_PORT_BASE=<number> make …; "
+    "stop that process, or create the instance with other ports: `workbench down`, `workbench clean` (removes "
+    "its data; with the same WORKBENCH_INSTANCE), then WORKBENCH_PORT_BASE=<number> make …; "
     f"{params.OWN_SERVERS_HINT}"
 )
 
@@ -292,7 +292,7 @@ def start(service: Service, world: World) -> str:
             if running_process(service.name):
                 raise
     kill_orphans(service.name)
-    _require_free_ports(service, world)
+    require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
@@ -319,9 +319,21 @@ def _wait_ready(service: Service, world: World) -> None:
     )
 
 
-def _require_free_ports(service: Service, world: World) -> None:
-    """Raise StackError if another process has a port of a service."""
-    for port in service.ports(world):
+def bound_ports() -> set[int]:
+    """Return the ports of all running services of this instance."""
+    running = filter(running_process, pidfiles.names())
+    return {port for name in running for port in pidfiles.read(name)["ports"]}
+
+
+def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
+    """Raise StackError if another process has a port of a service.
+
+    Args:
+        service: the service that is about to start.
+        world: the world that it starts for.
+        ignored: ports of services that are stopped before this one starts.
+    """
+    for port in {*service.ports(world)}.difference(ignored):
         # A predecessor that has just died may not have freed its ports yet.
         with contextlib.suppress(WorkbenchError):
             wait_until(partial(_is_free, port), "", timeout=FREE_SECONDS, interval=0.05)

@@ -1,7 +1,7 @@
 """The S3 endpoint of an embedded world: moto's server on loopback, limited to S3.
 
 The server keeps all objects in memory, so the lake is lost when it ends. moto verifies the signatures of the
-requests, because the service row sets INITIAL_NO_AUTH_ACTION_COUNT. A user with the instance's key and a policy is
+requests, because the service sets INITIAL_NO_AUTH_ACTION_COUNT. A user with the instance's key and a policy is
 created before the first request.
 """
 

@@ -271,8 +271,18 @@ class Connect(JavaService):
         return bool(listing.json()) or _request(unknown, auth, "DELETE").status_code == 404
 
     def deployed(self, world: World) -> str:
-        """Return the configurations of all connectors as JSON text."""
-        return _request(f"{self.address(world)}/connectors?expand=info", world.connect.auth).text
+        """Return the configurations of all connectors as JSON text.
+
+        Raises:
+            StackError: Connect does not respond, or rejects the request.
+        """
+        url = f"{self.address(world)}/connectors?expand=info"
+        response = http.call("Kafka Connect", "GET", url, auth=world.connect.auth)
+        if not response.ok:
+            raise StackError(
+                f"Kafka Connect responds with status {response.status_code}", location=url
+            )
+        return response.text
 
 
 class Apicurio(JavaService):

@@ -36,13 +36,22 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, wait_until
-from ..stack import process
 from . import kafka_iam
 
 T = TypeVar("T")
 Message = Any  # confluent_kafka.Message; its type stubs declare every field optional
 IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
+# Options of Spark with which an embedded Kafka that is down is reported within 15 s, by default after minutes.
+# Elsewhere the defaults outlast a broker's restart and the election of a leader.
+EMBEDDED_LIMITS = {
+    "kafka.request.timeout.ms": "7000",
+    "kafka.default.api.timeout.ms": "7000",
+    "fetchOffset.numRetries": "2",
+    "kafkaConsumer.pollTimeoutMs": "15000",
+    "kafka.max.block.ms": "15000",
+    "kafka.delivery.timeout.ms": "15000",
+}
 TIMEOUT_SECONDS = 10
 ATTEMPT_SECONDS = 1.0  # length of one attempt
 RETRY_SECONDS = 0.05  # between two attempts
@@ -58,9 +67,6 @@ TRANSIENT_ERRORS = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-# {settings: a producer that is not in use}. An idempotent producer needs half a second for its first
-# message: the client asks for its id after 500 ms.
-_idle_producers: dict[tuple[Any, ...], Producer] = {}
 # {error with which the broker or the client rejects a message: hint}
 PRODUCE_ERROR_HINTS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "the limits are message.max.bytes of the producer and max.message.bytes of the "
@@ -109,13 +115,7 @@ def spark_options(world: World) -> dict[str, str]:
         # reach the lake.
         "kafka.isolation.level": "read_committed",
         "failOnDataLoss": "true",
-        # A Kafka that is down is reported within 15 s; by default after minutes.
-        "kafka.request.timeout.ms": "7000",
-        "kafka.default.api.timeout.ms": "7000",
-        "fetchOffset.numRetries": "2",
-        "kafkaConsumer.pollTimeoutMs": "15000",
-        "kafka.max.block.ms": "15000",
-        "kafka.delivery.timeout.ms": "15000",
+        **(EMBEDDED_LIMITS if world.manages("kafka") else {}),
         **{f"kafka.{key}": value for key, value in auth_settings.items()},
     }
 
@@ -286,7 +286,8 @@ def all_end_offsets(
 ) -> dict[str, tuple[str, dict[int, int]]]:
     """Return {topic: (Kafka's id, {partition: end offset})} of many topics.
 
-    The first request is not repeated, and ends after ATTEMPT_SECONDS: a list of tables does not wait for Kafka.
+    The first request is not repeated, and ends after ATTEMPT_SECONDS: a list of tables does not wait for a
+    Kafka that is down.
 
     Args:
         world: the environment profile.
@@ -564,12 +565,9 @@ def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overr
         if error:
             errors.append(error)
 
-    kafka = world.kafka
-    # A Kafka that was set up anew gives the ids of producers once more, and would take the messages of
-    # an older producer for repeated ones.
-    kafka_process = process.running_process("kafka") if world.manages("kafka") else None
-    kind = (kafka.bootstrap, kafka.security_protocol, kafka_process, *sorted(overrides.items()))
-    producer = _idle_producers.pop(kind, None) or _open_producer(world, overrides)
+    # an idempotent producer keeps the order and writes no message twice when it retries
+    defaults = {"enable.idempotence": True, "linger.ms": 20, "message.timeout.ms": 15_000}
+    producer = Producer(settings(world, **{**defaults, **overrides}))
     try:
         with translate_errors(world, f"topic {topic!r}"):
             for key, value, *options in messages:
@@ -579,25 +577,13 @@ def produce(world: World, topic: str, messages: Iterable[Sequence[Any]], **overr
                 producer.produce(topic, value, key, on_delivery=record_error, **extra)
                 if errors:
                     break
-            producer.flush()
+            while producer.flush(ATTEMPT_SECONDS):  # Ctrl-C ends it between two attempts
+                pass
             if errors:
                 raise KafkaException(errors[0])
-    except BaseException:
+    finally:
         # a traceback keeps the producer alive, and it would produce its queue when Kafka is back
         producer.purge()
-        raise
-    _idle_producers[kind] = producer
-
-
-def _open_producer(world: World, overrides: dict[str, Any]) -> Producer:
-    """Return a producer that keeps the order, and writes no message twice when it retries."""
-    defaults = {
-        "enable.idempotence": True,
-        "linger.ms": 20,
-        "message.timeout.ms": 15_000,
-        "reconnect.backoff.max.ms": 500,
-    }
-    return Producer(settings(world, **{**defaults, **overrides}))
 
 
 def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
