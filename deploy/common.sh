@@ -1,10 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # variables of the three scripts
 # What up.sh, publish.sh and down.sh share: their options, and questions to CloudFormation.
-if [ "${BASH_VERSINFO[0]}${BASH_VERSINFO[1]}" -lt 44 ]; then
-  echo "bash $BASH_VERSION is too old: the scripts need 4.4, and GNU coreutils (on macOS: brew install bash coreutils)" >&2
-  exit 1
-fi
-shopt -s inherit_errexit
+shopt -s inherit_errexit || exit # bash 4.4; the scripts also need GNU coreutils (on macOS: brew install bash coreutils)
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 export AWS_PAGER=""
@@ -26,10 +22,7 @@ world=aws yes='' dry_run='' take_ownership='' workspaces_deleted='' stacks=() pa
 while [ $# -gt 0 ]; do
   case $1 in
     --world) world=$2 && shift ;;
-    -p | --parameter)
-      [[ $2 == *=* ]] || die "-p $2 has no value: -p NAME=VALUE"
-      parameters+=("$2") && shift
-      ;;
+    -p | --parameter) [[ $2 == *=* ]] || die "-p $2 has no value: -p NAME=VALUE" && parameters+=("$2") && shift ;;
     --yes) yes=1 ;;
     --dry-run) dry_run=1 ;;
     --take-ownership) take_ownership=1 ;;

@@ -30,11 +30,8 @@ buckets() {
   listed=$(aws cloudformation list-stack-resources --stack-name "$deployment-lake" --output text --query \
     "StackResourceSummaries[?ResourceType=='AWS::S3::Bucket'].PhysicalResourceId")
   for bucket in $listed; do
-    if error=$(aws s3api head-bucket --bucket "$bucket" 2>&1 > /dev/null); then
-      say "$bucket"
-    elif [[ $error != *404* ]]; then
-      die "$error"
-    fi
+    error=$(aws s3api head-bucket --bucket "$bucket" 2>&1 > /dev/null) || { [[ $error == *404* ]] || die "$error"; continue; }
+    say "$bucket"
   done
 }
 
@@ -60,20 +57,14 @@ confirm "Remove deployment $deployment in $AWS_REGION with its lake and its data
 # ---- what runs
 # The deployment's connectors, by their tag: workbench-b-x has the prefix, but belongs to deployment workbench-b.
 connectors() {
-  local arn of listed error
   listed=$(aws kafkaconnect list-connectors --connector-name-prefix "$deployment-" --query "connectors$1.connectorArn" --output text)
   for arn in $listed; do
-    if of=$(aws kafkaconnect list-tags-for-resource --resource-arn "$arn" --query 'tags."workbench:deployment"' \
-      --output text 2> "$errors"); then
-      if [ "$of" = "$deployment" ]; then say "$arn"; fi
-    else
-      error=$(< "$errors")
-      [[ $error == *NotFoundException* ]] || die "$error" # one that has ended meanwhile has no tags
-    fi
+    of=$(aws kafkaconnect list-tags-for-resource --resource-arn "$arn" --query 'tags."workbench:deployment"' --output text 2> "$errors") ||
+      grep -q NotFoundException "$errors" || die "$(< "$errors")" # one that has ended meanwhile has no tags
+    if [ "$of" = "$deployment" ]; then say "$arn"; fi
   done
 }
-errors=$(mktemp)
-trap 'rm -f "$errors"' EXIT
+errors=$(mktemp) && trap 'rm -f "$errors"' EXIT
 running=$(connectors "[?connectorState!='DELETING']")
 for arn in $running; do
   change aws kafkaconnect delete-connector --connector-arn "$arn" --query connectorState --output text
@@ -117,7 +108,6 @@ wait_until_none "connectors" connectors '[]'
 # ---- the stacks
 # The interfaces that services have put into the network; those of its own stack go with it.
 interfaces() {
-  local groups
   groups=$(aws cloudformation describe-stacks --stack-name "$deployment-network" --output text --query \
     "Stacks[0].Outputs[?ends_with(OutputKey, 'Group') && OutputKey!='BastionGroup'].[OutputValue]")
   if [ -z "$groups" ] || [ "$groups" = None ]; then return; fi
@@ -142,8 +132,7 @@ if [ "$dry_run" ]; then exit; fi
 # What is left: by its tag, except of kinds that AWS lists for another hour after their end; those by their state; and what
 # has no tag, by its name.
 remaining() {
-  local tag="Name=tag:workbench:deployment,Values=$deployment"
-  local tagged
+  local tagged tag="Name=tag:workbench:deployment,Values=$deployment"
   tagged=$(aws resourcegroupstaggingapi get-resources --tag-filters "Key=workbench:deployment,Values=$deployment" \
     --query 'ResourceTagMappingList[].[ResourceARN]' --output text)
   grep -vE '^$|:ec2:.*:(instance|natgateway)/|:elasticmapreduce:.*:cluster/' <<< "$tagged" || true

@@ -81,11 +81,9 @@ make_deployable() {
 
 # MSK Connect's own role, one for each account. Notebooks, which create the first connector, may not create roles.
 create_connect_role() {
-  local error
-  if ! error=$(aws iam get-role --role-name AWSServiceRoleForKafkaConnect 2>&1 > /dev/null); then
-    [[ $error == *NoSuchEntity* ]] || die "$error"
-    change aws iam create-service-linked-role --aws-service-name kafkaconnect.amazonaws.com --query Role.RoleName --output text
-  fi
+  error=$(aws iam get-role --role-name AWSServiceRoleForKafkaConnect 2>&1 > /dev/null) && return
+  [[ $error == *NoSuchEntity* ]] || die "$error"
+  change aws iam create-service-linked-role --aws-service-name kafkaconnect.amazonaws.com --query Role.RoleName --output text
 }
 
 # Store the brokers' addresses, which CloudFormation does not know, among the deployment's parameters.
