@@ -393,12 +393,12 @@ def test_the_command_line(monkeypatch):
         return done.output
 
     assert call("list") == (
-        "topic dead: 3 from movies\\x1b[8m\\nforged: 9, 1 replayed\n    'not Avro'\n"
-        "files landing/x: 3 from movies, 0 replayed\n    'not Avro'\n"
+        "topic dead: 3 from movies\\x1b[8m\\nforged: 9, 1 replayed or left out\n    'not Avro'\n"
+        "files landing/x: 3 from movies, 0 replayed or left out\n    'not Avro'\n"
     )
     said = call("show", "dead", "--limit", "2")
     assert said.startswith(
-        "offset 0, replayed: 'LakeError: not Avro \\x1b[2J'\n    __connect.errors.topic: b'mov"
+        "offset 0, replayed or left out: 'LakeError: not Avro \\x1b[2J'\n    __connect.errors.topic: b'mov"
     )
     assert "    a\\x1b]0;title\\x07\\n\\u202ename: b'x'\n" in said
     assert "offset 1: " in said and "offset 2" not in said and "    value: b'\\x00x'\n" in said
@@ -423,7 +423,7 @@ def test_dead_letters_of_a_lake_table_are_shown_until_they_are_removed(monkeypat
         assert done.exit_code == (1 if more.get("input") == "n\n" else 0), done
         return done.output
 
-    listed = "files bikes/trips/topic-t: 2 from t, 0 replayed\n    'too long'\n"
+    listed = "files bikes/trips/topic-t: 2 from t, 0 replayed or left out\n    'too long'\n"
     for shown in ("bikes/trips", "bikes/trips/topic-t"):
         output = call("show", shown)
         assert "t, partition 0, offset 7: 'too long'" in output and '{"id": 1}' in output

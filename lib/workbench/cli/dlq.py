@@ -28,7 +28,7 @@ def list_(world: str = WORLD) -> None:
     for row in dlq.summary(open_world(world)).itertuples():
         echo(
             f"{escape_unprintable(row.location)}: {row.dead_letters} from "
-            f"{escape_unprintable(row.origin)}, {row.replayed} replayed\n    {row.reason!r}"
+            f"{escape_unprintable(row.origin)}, {row.replayed} replayed or left out\n    {row.reason!r}"
         )
 
 
@@ -52,7 +52,7 @@ def show(
             expected="a topic that `workbench dlq list` names",
         )
     for row in rows.head(limit).itertuples():
-        replayed = ", replayed" if row.replayed else ""
+        replayed = ", replayed or left out" if row.replayed else ""
         echo(f"offset {row.offset}{replayed}: {row.reason!r}")
         for name, value in (*row.headers, ("key", row.key), ("value", row.value)):
             echo(f"    {escape_unprintable(name)}: {value!r:.400}")

@@ -86,7 +86,8 @@ def up(
 
 def _start(world: World, names: list[str], progress: Progress = lambda text: None) -> None:
     """Start these services in parallel. The caller holds the lock."""
-    secrets.ensure(services.SECRETS)
+    s3_key = [services.S3_KEY] if "s3" in names else []
+    secrets.ensure([*services.SECRETS, *s3_key])  # at once: several services read the key
     tls.ensure()
     cds.create_base_archive()
     started_at = time.monotonic()
