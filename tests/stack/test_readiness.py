@@ -301,7 +301,7 @@ def test_a_user_of_the_connectors(bikes):
     for name in ("fine", "secured"):
         execute(bikes, f"ALTER TABLE {name} OWNER TO {{}}", USER, database=DATABASE)
     own = with_source(
-        bikes, replication_user="Le ser", replication_password=bikes.sources["bikes"].password
+        bikes, replication_user="Le ser", replication_password=bikes.sources["bikes"].admin_password
     )
     try:
         report = readiness.check(own, "bikes", ["public.fine", "public.secured"])

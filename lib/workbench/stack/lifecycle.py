@@ -273,7 +273,8 @@ def service_down_error(world: World, name: str, address: str = "") -> Optional[S
     reason = process.down_reason(name)
     if not reason or not paths.LOOPBACK_ADDRESS.fullmatch(address.split(",")[0]):
         return None
-    error = StackError if process.running_process(name) else ServiceLost
+    # asked of the reason, because a supervisor may have started it again meanwhile
+    error = StackError if reason == process.NOT_LISTENING else ServiceLost
     return error(
         f"the service {name} {reason}",
         location=f"{address}; its log: {process.log_file(name)}",

@@ -54,6 +54,7 @@ START_SECONDS = 90.0  # from the start of a service until it must be ready
 STOP_SECONDS = 15.0  # from the stop signal until the rest of a service is killed
 ARCHIVE_SECONDS = 45.0  # more time for writing an archive of classes, which happens once
 FREE_SECONDS = 2.0  # from the end of a process until its ports are free
+NOT_LISTENING = "does not listen: it is starting or stopping"
 EXIT_SECONDS = 0.5  # from a process's last closed port to its end
 PORT_HINT = (
     "stop that process, or create the instance with other ports: `workbench down`, `workbench clean` (removes "
@@ -237,7 +238,7 @@ def down_reason(name: str) -> str:
                 lambda: not running_process(name), "its end", timeout=EXIT_SECONDS, interval=0.02
             )
     if running_process(name):
-        return "does not listen: it is starting or stopping"
+        return NOT_LISTENING
     if pidfiles.pid_file(name).exists():
         return f"died. {disk_full_message()}".rstrip(". ")
     return "is stopped"
