@@ -363,9 +363,9 @@ def test_services_killed_at_ten_fault_points(outbox):
         for n in range(10):
             name = chance.choice([*domain.ALL])
             at = "after_commit" if name == "accounts" else chance.choice(faults.FAULT_POINTS)
-            storefront.call(
-                outbox, name, "POST", "faults", {"at": at, "after": chance.randint(1, 3)}
-            )
+            fault = {"at": at, "after": chance.randint(1, 3)}
+            with contextlib.suppress(StackError):  # it may die before it has responded
+                storefront.call(outbox, name, "POST", "faults", fault)
             load.load(outbox, asked[n * part : (n + 1) * part])
             wait_until(lambda n=n: len(restarted) == n + 1, f"{name} to die at {at!r}", timeout=30)
             storefront.start(outbox)
