@@ -249,15 +249,6 @@ class MskConnect(Connect):
         )
         return {**yaml.safe_load(text), "connectorConfiguration": config}
 
-    def _require_stable(self, name: str) -> dict[str, Any]:
-        """Return the result of `_describe_stable`; raise ConnectorError if the connector is gone."""
-        connector = self._describe_stable(name)
-        if not connector:
-            raise ConnectorError(
-                f"there is no connector {name!r} any more", location=self._full_name(name)
-            )
-        return connector
-
     def _run_operation(self, name: str, operation: str, **params: Any) -> None:
         """Run an operation on a connector that exists, and wait until it is complete.
 
@@ -267,9 +258,13 @@ class MskConnect(Connect):
             **params: parameters of the operation.
 
         Raises:
-            ConnectorError: the operation failed, or was rolled back.
+            ConnectorError: the connector is gone; or the operation failed, or was rolled back.
         """
-        connector = self._require_stable(name)
+        connector = self._describe_stable(name)
+        if not connector:
+            raise ConnectorError(
+                f"there is no connector {name!r} any more", location=self._full_name(name)
+            )
         if operation == "update_connector":
             params["currentVersion"] = connector["currentVersion"]
         response = self._call(operation, connectorArn=connector["connectorArn"], **params)
@@ -297,7 +292,7 @@ class MskConnect(Connect):
             ConnectorError: the connector is itself FAILED: AWS restarts only RUNNING connectors
                 (developer guide, "Restart a connector").
         """
-        if self._require_stable(name)["connectorState"] == "FAILED":
+        if self._describe_stable(name).get("connectorState") == "FAILED":
             raise ConnectorError(
                 f"connector {name!r} is FAILED, and MSK Connect does not restart a failed connector",
                 location=self._full_name(name),

@@ -48,7 +48,8 @@ class KafkaConnect(Connect):
         silently.
         """
         path = f"/connector-plugins/{quote(config['connector.class'])}/config/validate"
-        keys = self.call("PUT", path, {"name": name, **config})["configs"]
+        body = {"name": name, **config}
+        keys = self.call("PUT", path, body, timeout=VALIDATION_SECONDS)["configs"]
         defined = {key["definition"]["name"] for key in keys if key["definition"]}
         problems = unknown_keys(config, defined)
         for key in keys:
@@ -140,7 +141,13 @@ class KafkaConnect(Connect):
         )
 
     def call(
-        self, method: str, path: str, body: Any = None, *, none_if_missing: bool = False
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        none_if_missing: bool = False,
+        timeout: float = RESPONSE_SECONDS,
     ) -> Any:
         """Call Connect's REST API; while Connect is busy, repeat the request for up to a minute.
 
@@ -149,6 +156,7 @@ class KafkaConnect(Connect):
             path: path below the URL of Kafka Connect.
             body: sent as JSON.
             none_if_missing: return None for status 404, instead of raising an error.
+            timeout: seconds to wait for the response.
 
         Returns:
             The decoded response, None if it is empty.
@@ -158,7 +166,7 @@ class KafkaConnect(Connect):
             StackError: Kafka Connect or Kafka is down, or does not respond.
         """
         (response,) = wait_until(
-            lambda: self._request(method, path, body),
+            lambda: self._request(method, path, body, timeout),
             f"Kafka Connect to accept {method} {path}",
             interval=0.5,
             is_transient=lambda e: False,
@@ -170,7 +178,9 @@ class KafkaConnect(Connect):
             return None
         raise _response_error(f"{method} {path}", response)
 
-    def _request(self, method: str, path: str, body: Any) -> list[requests.Response]:
+    def _request(
+        self, method: str, path: str, body: Any, timeout: float
+    ) -> list[requests.Response]:
         """Send one request, and return its response; nothing if Connect is busy.
 
         Connect stores its state in Kafka, so without Kafka its requests fail.
@@ -184,7 +194,7 @@ class KafkaConnect(Connect):
                 body,
                 auth=auth,
                 retry_statuses=(),
-                timeout=VALIDATION_SECONDS if path.endswith("/validate") else RESPONSE_SECONDS,
+                timeout=timeout,
             )
         except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
             raise self._service_lost_error() or e from None

@@ -20,6 +20,7 @@ from ..base import LakeError, World
 from ..base.added_columns import is_data
 from ..base.errors import first_line
 from ..hudi.labeling import resolve_instant
+from ..hudi.rewriting import REWRITE_OPERATION
 from ..hudi.timeline import HistoryRemoved
 from ..query import dialect
 from ..spark import session
@@ -28,11 +29,8 @@ MAX_ROWS = 5_000_000  # of a table that is read into memory
 MAX_RESULT_ROWS = 1_000_000
 # Rows as of an instant never change. A slider asks for the same ones again.
 MAX_CACHED_INSTANTS, MAX_CACHED_BYTES = 8, 50_000_000
-REWRITES = (
-    "COMPACT",
-    "CLUSTER",
-    "INSERT_OVERWRITE_TABLE",
-)  # operations that write rows anew which are there already
+# operations that write rows anew which are there already
+REWRITES = ("COMPACT", "CLUSTER", REWRITE_OPERATION)
 DELETED = "__deleted"  # "true" in the row of a soft delete
 INTEGERS = {pyarrow.int32(): pd.Int32Dtype(), pyarrow.int64(): pd.Int64Dtype()}
 Reading = tuple[str, pyarrow.Schema, Callable[[str], pd.DataFrame]]

@@ -125,22 +125,30 @@ def run(
                 "other parameters, or does not exist. Running all"
             )
         folder, record = resumed or run_record.create(books, loaded, list(targets), converted)
-        uses_session = executor == "here" and loaded.spark.kind == "emr_serverless"
-        execute: Execute = partial(
-            execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo)
-        )
-        if executor == "emr-notebook":
-            execute = partial(emr_notebook.execute_notebook, loaded, timeout=timeout)
-        if uses_session:
-            execute = partial(_retry_on_lost_session, execute, echo)
+        execute = _execution(loaded, executor, timeout, echo)
         try:
             _run_all(folder, record, books, execute, echo)
         finally:
-            if uses_session:
+            if _uses_session(loaded, executor):
                 # Killed kernels leave their shared session running, which costs money
                 emr.terminate_sessions(loaded)
         report = run_record.write_report(folder)
     return RunResult(folder, report, record["status"], record["seconds"], record["notebooks"])
+
+
+def _uses_session(world: params.World, executor: str) -> bool:
+    """Return whether the kernels share a Spark session on EMR Serverless."""
+    return executor == "here" and world.spark.kind == "emr_serverless"
+
+
+def _execution(world: params.World, executor: str, timeout: float, echo: Echo) -> Execute:
+    """Return the function that executes a notebook."""
+    if executor == "emr-notebook":
+        return partial(emr_notebook.execute_notebook, world, timeout=timeout)
+    execute = partial(execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo))
+    if _uses_session(world, executor):
+        return partial(_retry_on_lost_session, execute, echo)
+    return execute
 
 
 def _run_lock() -> contextlib.AbstractContextManager[str]:

@@ -91,9 +91,9 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     tls.ensure()
     cds.create_base_archive()
     started_at = time.monotonic()
-    outdated = _outdated(world, names)
+    outdated, own_ports = _outdated(world, names), process.bound_ports()
     for name in outdated:  # none is stopped that could not start again
-        process.require_free_ports(get_service(name), world, process.bound_ports())
+        process.require_free_ports(get_service(name), world, own_ports)
     _stop(outdated)
 
     def start(name: str) -> None:

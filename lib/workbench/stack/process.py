@@ -334,7 +334,9 @@ def require_free_ports(service: Service, world: World, ignored: Collection[int] 
         world: the world that it starts for.
         ignored: ports of services that are stopped before this one starts.
     """
-    for port in {*service.ports(world)}.difference(ignored):
+    for port in service.ports(world):
+        if port in ignored:
+            continue
         # A predecessor that has just died may not have freed its ports yet.
         with contextlib.suppress(WorkbenchError):
             wait_until(partial(_is_free, port), "", timeout=FREE_SECONDS, interval=0.05)
