@@ -46,7 +46,7 @@ from workbench.source import postgres
 from workbench.spark import session
 from workbench.stack import artifacts
 from workbench.topic import topics
-from workbench.walkthroughs import outbox
+from workbench.tracks import outbox
 
 sys.path.append(str(Path(__file__).parents[1] / "help"))  # pytest does so by itself
 import instance  # noqa: E402

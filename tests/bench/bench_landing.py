@@ -15,7 +15,7 @@ from workbench import connect, landing, stack
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import outbox
+from workbench.tracks import outbox
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Callable
 
 from workbench.source import postgres
-from workbench.walkthroughs import northwind, outbox
+from workbench.tracks import northwind, outbox
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import psutil
 from bench_line import Line, say
 from pyspark.sql import functions as F
-from workbench import hudi, operate, stack
+from workbench import hudi, operate, own, stack
 from workbench.base import params
 from workbench.source import postgres
-from workbench.walkthroughs import own
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from bench_line import Line
 from workbench import connect, hudi, stack
 from workbench.base.wait import wait_until
+from workbench.flow.capture import Capture
+from workbench.flow.flow import CaptureFlow
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import pagila
-from workbench.walkthroughs.capture import Capture
-from workbench.walkthroughs.flow import CaptureFlow
+from workbench.tracks import pagila
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bench_line import Line
 from workbench.storefront import load
-from workbench.walkthroughs import storefront
+from workbench.tracks import storefront
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

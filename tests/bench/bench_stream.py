@@ -10,7 +10,7 @@ from bench_line import Line, seconds
 from workbench import stack
 from workbench.query import streams
 from workbench.topic import topics
-from workbench.walkthroughs import sales
+from workbench.tracks import sales
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from workbench import connect, hudi, landing, stack, trace
 from workbench.hudi.loading import bulk_insert_options
 from workbench.hudi.tables import TABLE_TYPES
 from workbench.source import postgres
-from workbench.walkthroughs import moma, museum
+from workbench.tracks import moma, museum
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,7 @@ TRACE = """
 import sys
 import bench
 from workbench import trace
-from workbench.walkthroughs import traced_table
+from workbench.tracks import traced_table
 world = bench.load_world()
 print(trace.row(world, traced_table(world, sys.argv[1]), sys.argv[2]).changes)
 """

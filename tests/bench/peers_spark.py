@@ -24,11 +24,11 @@ import bench
 from bench_line import say, seconds
 from workbench import hudi
 from workbench.hudi import decode, loading
+from workbench.own.files import OwnTable
+from workbench.own.tables import layout
 from workbench.run.run_record import checkout_commit
 from workbench.spark import server, settings
 from workbench.stack import artifacts, services
-from workbench.walkthroughs.own.files import OwnTable
-from workbench.walkthroughs.own.tables import layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,6 +1,6 @@
 """The kinds of schema changes of the compatibility matrix, for a table of movies."""
 
-from workbench.walkthroughs import movies
+from workbench.tracks import movies
 
 FIRST, CHANGES = movies.schema_changes()
 BOTH = {"change order"}

@@ -40,7 +40,7 @@ import nbformat
 from workbench.base.paths import ROOT
 from workbench.checks import check
 from workbench.run import execute
-from workbench.walkthroughs import ALL
+from workbench.tracks import ALL
 
 # each table is read without its last row, in the order of its record keys
 SHORTER = """

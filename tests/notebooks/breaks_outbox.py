@@ -546,11 +546,11 @@ spark.sql("DELETE FROM datalake.cdc_events WHERE customer_id = 'KONMA' AND order
 TEARDOWN = [
     Run(
         Break(
-            "first = walkthroughs.ALL[0]",
+            "first = tracks.ALL[0]",
             """
 from workbench.connect import rest
 from workbench.storefront import databases
-one = walkthroughs.ALL[0]
+one = tracks.ALL[0]
 def stop(*asked):
     type(one).ensure(one, *asked)
     rest.KafkaConnect(world).stop(one.flow.captures[0].connector)
@@ -562,13 +562,13 @@ vars(one)["ensure"] = stop""",
             """
 from workbench.base import files
 from workbench.topic import registry, topics
-from workbench.walkthroughs import log_based, movies, museum, outbox, query_based, sales, storefront
+from workbench.tracks import log_based, movies, museum, outbox, query_based, sales, storefront
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 for each in (query_based, log_based, movies):
     each.walkthrough.ensure(world, "source_database", "connectors")
 storefront.walkthrough.reset(world)
-for each in walkthroughs.ALL:
+for each in tracks.ALL:
     vars(each)["reset"] = lambda *asked: None
 own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
 connect.apply(world, museum.CONNECTOR, own)
@@ -616,7 +616,7 @@ postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)
 connect.delete(world, museum.CONNECTOR)
 postgres.drop_slot(world, own["slot.name"])
-for each in walkthroughs.ALL:
+for each in tracks.ALL:
     del vars(each)["reset"]
     each.reset(world)""",
             {},

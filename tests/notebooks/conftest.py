@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from workbench import stack, walkthroughs
+from workbench import stack, tracks
 
 pytest.register_assert_rewrite("executing")
 HELP = Path(__file__).parents[1] / "help"
@@ -14,7 +14,7 @@ HELP = Path(__file__).parents[1] / "help"
 def removed_afterwards(world):
     """What tracks leave is removed at the end of their file, as by notebook 99: other files expect none of it."""
     yield
-    for walkthrough in walkthroughs.for_world(world):
+    for walkthrough in tracks.for_world(world):
         stack.ensure_running(world, *walkthrough.steps.services)
         walkthrough.reset(world)
 

@@ -10,7 +10,7 @@ from workbench.base import secrets
 from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 from workbench.topic import topics
-from workbench.walkthroughs import moma
+from workbench.tracks import moma
 
 NOTEBOOKS = ROOT / "notebooks"
 FIRST_TRACKS = ("00_start_here", "10_outbox")

@@ -17,7 +17,7 @@ from workbench import connect
 from workbench.run import runner
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import bikeshare, museum
+from workbench.tracks import bikeshare, museum
 
 
 @pytest.mark.timeout(1800)

@@ -13,11 +13,11 @@ import nbformat
 import pandas as pd
 import pytest
 from executing import KEPT, NOTEBOOKS, failures, kept_tables, reference_cell
-from workbench import connect, stack, walkthroughs
+from workbench import connect, stack, tracks
 from workbench.base.paths import ROOT
 from workbench.run import execute, runner
 from workbench.topic import topics
-from workbench.walkthroughs import log_based, museum, northwind, outbox, query_based
+from workbench.tracks import log_based, museum, northwind, outbox, query_based
 
 
 @pytest.mark.drill
@@ -76,7 +76,7 @@ def test_nbval_compares_the_reference_tables(world, tmp_path):
 
 OTHERS = {
     path.stem: each
-    for each in walkthroughs.ALL
+    for each in tracks.ALL
     if each is not outbox.walkthrough
     for path in sorted(each.steps.folder.glob("*.ipynb"))
 }

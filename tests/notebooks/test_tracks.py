@@ -20,7 +20,7 @@ from executing import (
 from workbench.base import params, paths, secrets
 from workbench.run import runner
 from workbench.source import postgres
-from workbench.walkthroughs import outbox
+from workbench.tracks import outbox
 
 pytestmark = pytest.mark.usefixtures("removed_afterwards")
 

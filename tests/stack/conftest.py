@@ -16,7 +16,7 @@ from workbench import hudi, stack
 from workbench.hudi import changes
 from workbench.spark import session
 from workbench.topic import registry, topics
-from workbench.walkthroughs import sales, storefront
+from workbench.tracks import sales, storefront
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from workbench import connect
+from workbench.flow.baseline import Baseline
+from workbench.flow.capture import Capture
+from workbench.flow.flow import CaptureFlow
+from workbench.flow.resources import OwnedResources
+from workbench.flow.steps import Steps, connectors, hudi_ingest, source_database
+from workbench.flow.walkthrough import Walkthrough
 from workbench.source import postgres
 from workbench.source.loading import Loader
-from workbench.walkthroughs.baseline import Baseline
-from workbench.walkthroughs.capture import Capture
-from workbench.walkthroughs.flow import CaptureFlow
-from workbench.walkthroughs.resources import OwnedResources
-from workbench.walkthroughs.steps import Steps, connectors, hudi_ingest, source_database
-from workbench.walkthroughs.walkthrough import Walkthrough
 
 DATABASE = "loans_lab"
 

@@ -2,10 +2,9 @@
 
 import os
 
-from workbench import connect, stack
+from workbench import connect, own, stack
 from workbench.source import postgres
 from workbench.topic import groups, registry, topics
-from workbench.walkthroughs import own
 
 PORT = int(os.environ["WORKBENCH_PORT_BASE"]) + 150
 

@@ -8,11 +8,10 @@ import tempfile
 from pathlib import Path
 
 import psycopg
-from workbench import stack
+from workbench import own, stack
 from workbench.base import params, secrets, wait_until
 from workbench.source import mariadb, postgres
 from workbench.stack import artifacts, databases
-from workbench.walkthroughs import own
 
 USER, SECRET = "ada", "own_source"
 

@@ -11,7 +11,7 @@ from workbench.base import paths
 
 # Each kind of call, as far as the table has what it needs. What is left out is printed with the reason.
 SESSIONS = """
-from workbench import explore, hudi, params, stack, walkthroughs
+from workbench import explore, hudi, params, stack, tracks
 from workbench.base.errors import LakeError
 
 world = params.load(world)

@@ -4,7 +4,7 @@ import uuid
 
 from workbench.storefront import domain, load
 from workbench.topic import topics
-from workbench.walkthroughs import storefront
+from workbench.tracks import storefront
 
 CUSTOMERS = domain.ACCOUNTS.topic
 

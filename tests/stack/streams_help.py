@@ -3,7 +3,7 @@
 import numpy as np
 from workbench.checks import check
 from workbench.spark import session
-from workbench.walkthroughs import sales
+from workbench.tracks import sales
 
 SOURCE = sales.SCRATCH_TOPIC
 

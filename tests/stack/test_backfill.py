@@ -14,7 +14,7 @@ from workbench.base.paths import ROOT
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.walkthroughs import operations
+from workbench.tracks import operations
 
 GUARD = ROOT / "data" / "operations" / "wait_for_writers.sql"
 DATABASE = operations.DATABASE

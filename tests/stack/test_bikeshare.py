@@ -2,9 +2,10 @@
 
 import psycopg
 import pytest
+from workbench import own
 from workbench.base.errors import SourceError
 from workbench.source import postgres
-from workbench.walkthroughs import bikeshare, own, pagila
+from workbench.tracks import bikeshare, pagila
 
 COUNTS = {"stations": 60, "bikes": 480, "riders": 1700, "trips": 17000, "weather": 1460}
 DATABASE = bikeshare.loader.database

@@ -16,7 +16,7 @@ from workbench.connect import rest
 from workbench.source import postgres
 from workbench.topic import topics
 from workbench.topic.connect_schema import from_avro, to_spark
-from workbench.walkthroughs import northwind
+from workbench.tracks import northwind
 from worlds import with_settings
 
 TABLE, SOURCE, ENVELOPE = "datalake.cdc_events", "connect_test", "connect_test_envelope"

@@ -20,7 +20,7 @@ from workbench.base.errors import StackError
 from workbench.checks import check
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import frames, northwind, outbox
+from workbench.tracks import frames, northwind, outbox
 
 SCALE = 10
 

@@ -21,7 +21,7 @@ from workbench.spark import session
 from workbench.stack import artifacts, services
 from workbench.storefront import load
 from workbench.topic import registry, topics
-from workbench.walkthroughs import storefront
+from workbench.tracks import storefront
 from worlds import no_world, with_settings
 
 pytestmark = pytest.mark.drill

@@ -9,7 +9,7 @@ from workbench.base.errors import CheckFailed
 from workbench.checks import check
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs import log_based, pagila
+from workbench.tracks import log_based, pagila
 
 FLOW, SEED = log_based.flow, 7
 

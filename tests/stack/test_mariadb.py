@@ -12,14 +12,14 @@ from workbench import connect, stack
 from workbench.base import files, secrets
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
+from workbench.flow.capture import Capture
+from workbench.flow.flow import CaptureFlow
+from workbench.flow.resources import OwnedResources
+from workbench.flow.steps import Steps, connectors, source_database
+from workbench.flow.walkthrough import Walkthrough
 from workbench.source import mariadb
 from workbench.stack import process
 from workbench.topic import registry, topics
-from workbench.walkthroughs.capture import Capture
-from workbench.walkthroughs.flow import CaptureFlow
-from workbench.walkthroughs.resources import OwnedResources
-from workbench.walkthroughs.steps import Steps, connectors, source_database
-from workbench.walkthroughs.walkthrough import Walkthrough
 
 MOVIES, TOPIC, HISTORY = "sampledatabase.movies", "db1.sampledatabase.movies", "dbhistory.demo1"
 CREATE = "CREATE TABLE {} (movie_id int NOT NULL PRIMARY KEY, title varchar(100) NOT NULL, release_year int NOT NULL)"

@@ -12,8 +12,8 @@ import pytest
 from workbench.base.errors import SourceError
 from workbench.checks import check
 from workbench.source import postgres
-from workbench.walkthroughs import moma, northwind
-from workbench.walkthroughs.moma import PICADOR, PICASSO
+from workbench.tracks import moma, northwind
+from workbench.tracks.moma import PICADOR, PICASSO
 from worlds import with_settings
 
 DATABASE = "test_moma"

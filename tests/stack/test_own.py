@@ -3,16 +3,15 @@
 import own_help
 import pytest
 from own_flow_help import PORT, execute
-from workbench import connect, hudi, operate, stack, trace, walkthroughs
+from workbench import connect, hudi, operate, own, stack, trace, tracks
 from workbench.base.errors import (
     LakeError,
     SourceError,
     WorkbenchError,
 )
+from workbench.own import files
 from workbench.source import mariadb, postgres
 from workbench.topic import topics
-from workbench.walkthroughs import own
-from workbench.walkthroughs.own import files
 
 
 def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsys):
@@ -40,7 +39,7 @@ def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsy
     assert (done.upserts, done.deletes) == (2, 1)
     own.compare(bikes, "bikes")
     assert "200 rows × 4 columns, no value differs" in capsys.readouterr().out
-    history = trace.row(bikes, walkthroughs.traced_table(bikes, "bikes/stations"), 7)
+    history = trace.row(bikes, tracks.traced_table(bikes, "bikes/stations"), 7)
     assert list(history.changes["op"]) == ["snapshot", "update"]
 
     spark.sql("CREATE TABLE bikes.by_the_analyst USING parquet AS SELECT 1 AS n")

@@ -2,10 +2,9 @@
 
 import own_help
 import pytest
-from workbench import hudi, operate
+from workbench import hudi, operate, own
 from workbench.base.errors import LakeError, SourceError
 from workbench.source import postgres
-from workbench.walkthroughs import own
 
 DATABASE, FLOW = "commands_test", "orders"
 SCHEMA = """

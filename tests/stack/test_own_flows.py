@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from own_flow_help import PORT, execute, forget_all, reset
-from workbench import connect, explore, hudi, landing, operate
+from workbench import connect, explore, hudi, landing, operate, own
 from workbench.base import files as lake_files
 from workbench.base import wait_until
 from workbench.base.errors import (
@@ -24,10 +24,9 @@ from workbench.base.errors import (
     SourceError,
     WorkbenchError,
 )
+from workbench.own import comparing, files
 from workbench.source import postgres
 from workbench.topic import dlq, registry, topics
-from workbench.walkthroughs import own
-from workbench.walkthroughs.own import comparing, files
 
 WIDE = """
     DO $$ BEGIN EXECUTE (SELECT 'CREATE TABLE wide (id int PRIMARY KEY, '
@@ -342,7 +341,7 @@ import os, signal, sys
 import own_help
 from workbench import hudi, landing
 from workbench.base import params
-from workbench.walkthroughs import own
+from workbench import own
 
 def kill(*args, **values):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -6,12 +6,11 @@ import itertools
 import own_help
 import pytest
 from killing import Killed, kill_before
-from workbench import hudi, landing, operate
+from workbench import hudi, landing, operate, own
 from workbench.base.errors import LakeError, WorkbenchError
+from workbench.own import files
 from workbench.source import mariadb, postgres
 from workbench.topic import groups, registry, topics
-from workbench.walkthroughs import own
-from workbench.walkthroughs.own import files
 
 DATABASE, FLOW = "interruptions_test", "orders"
 # timestamp(3): a polled time has milliseconds

@@ -2,10 +2,9 @@
 
 import own_help
 import pytest
-from workbench import hudi
+from workbench import hudi, own
 from workbench.base import SourceError
 from workbench.source import postgres
-from workbench.walkthroughs import own
 
 DATABASE, FLOW = "keys_test", "keys"
 HOSTILE = (

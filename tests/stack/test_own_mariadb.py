@@ -4,11 +4,10 @@ import re
 
 import own_help
 import pytest
-from workbench import hudi, operate
+from workbench import hudi, operate, own
 from workbench.base.errors import LakeError, SourceError
+from workbench.own import tables as tables_of_flows
 from workbench.source import mariadb, readiness
-from workbench.walkthroughs import own
-from workbench.walkthroughs.own import tables as tables_of_flows
 
 DATABASE = "own_maria"
 

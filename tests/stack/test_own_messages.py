@@ -5,11 +5,10 @@ import json
 import own_help
 import pytest
 from own_flow_help import PORT, execute
-from workbench import connect, hudi, operate, stack
+from workbench import connect, hudi, operate, own, stack
 from workbench.base import wait_until
 from workbench.base.errors import LakeError, SourceError, WorkbenchError
-from workbench.walkthroughs import own
-from workbench.walkthroughs.own import files
+from workbench.own import files
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 import own_help
 import pytest
 from pyspark.sql import functions as F
-from workbench import explore, hudi, operate
+from workbench import explore, hudi, operate, own
 from workbench.base import LakeError, SourceError
 from workbench.source import postgres
-from workbench.walkthroughs import own
 
 DATABASE = "own_partitions_test"
 # {type: values in SQL}; each is written by the first load, and by an upsert

@@ -24,10 +24,9 @@ from own_schemas import PER_FLOW, Options, Schema
 from own_schemas_mariadb import MariaSchema
 from pyspark.sql import functions as F
 from test_types import as_number
-from workbench import hudi, operate, stack
+from workbench import hudi, operate, own, stack
 from workbench.base.errors import CheckFailed, WorkbenchError
 from workbench.source import readiness
-from workbench.walkthroughs import own
 
 PORT = int(os.environ["WORKBENCH_PORT_BASE"]) + 160
 CHANGES = 100

@@ -6,10 +6,9 @@ import re
 import own_help
 import pytest
 from hudi import HudiTableBuilder
-from workbench import operate
+from workbench import operate, own
 from workbench.base.errors import SourceError
 from workbench.source import postgres, readiness
-from workbench.walkthroughs import own
 
 PORT = int(os.environ["WORKBENCH_PORT_BASE"]) + 155
 # {table: (statements, problem of the check)}

@@ -11,7 +11,7 @@ import pytest
 from workbench.base.errors import SourceError
 from workbench.source import loading, postgres
 from workbench.source.row_files import read_dicts
-from workbench.walkthroughs import pagila
+from workbench.tracks import pagila
 from worlds import with_settings
 
 DATABASE = "test_pagila"

@@ -3,10 +3,10 @@
 import pytest
 from workbench import connect, hudi, stack
 from workbench.base.errors import ConnectorError, SourceError
+from workbench.flow.capture import Capture
+from workbench.flow.flow import CaptureFlow
 from workbench.source import postgres
 from workbench.topic import topics
-from workbench.walkthroughs.capture import Capture
-from workbench.walkthroughs.flow import CaptureFlow
 
 DATABASE = "partitions_lab"
 TABLE = "public.sales"

@@ -9,7 +9,7 @@ from workbench import connect, hudi, landing, query, stack
 from workbench.base.errors import LakeError, StackError
 from workbench.spark import session
 from workbench.topic import topics
-from workbench.walkthroughs import outbox
+from workbench.tracks import outbox
 
 Q2 = """
 WITH dataset AS (

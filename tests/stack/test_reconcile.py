@@ -17,13 +17,12 @@ from pyspark.sql import functions as F
 from test_mariadb import ROW
 from test_mariadb import TYPES as MARIADB_TYPES
 from typer.testing import CliRunner
-from workbench import hudi, operate, stack
+from workbench import hudi, operate, own, stack
 from workbench.base import LakeError
 from workbench.cli import main
 from workbench.cli import operate as cli_operate
 from workbench.operate import reconcile_sql, reconciling
 from workbench.source import mariadb, postgres
-from workbench.walkthroughs import own
 
 DATABASE = "reconcile_test"
 # what Debezium sends as null, which is a difference

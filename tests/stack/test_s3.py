@@ -35,7 +35,7 @@ from workbench.hudi import timeline
 from workbench.run import runner
 from workbench.spark import session
 from workbench.stack import process, services
-from workbench.walkthroughs import museum, outbox
+from workbench.tracks import museum, outbox
 from worlds import with_settings
 
 AWAY = 30  # seconds that the endpoint is not to be had

@@ -9,7 +9,7 @@ from workbench.base.wait import wait_until
 from workbench.cli import main as cli
 from workbench.source import capture_health, postgres
 from workbench.topic import topics
-from workbench.walkthroughs import log_based, museum, outbox, storefront
+from workbench.tracks import log_based, museum, outbox, storefront
 from worlds import with_settings
 
 QUIET, FOREIGN = "slots_test", "slots_test_foreign"

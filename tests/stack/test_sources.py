@@ -19,7 +19,7 @@ from workbench.base.wait import wait_until
 from workbench.checks import check
 from workbench.source import postgres
 from workbench.source.row_files import read_dicts
-from workbench.walkthroughs import northwind
+from workbench.tracks import northwind
 from worlds import with_settings
 
 CHANGES = northwind.DATA / "changes"

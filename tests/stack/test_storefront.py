@@ -27,7 +27,7 @@ from workbench.source.names import format_sql
 from workbench.stack import process
 from workbench.storefront import client, domain, http, instances, load
 from workbench.topic import dlq, topics
-from workbench.walkthroughs import storefront
+from workbench.tracks import storefront
 
 
 def test_a_service_without_its_store_ends_with_an_error(world):

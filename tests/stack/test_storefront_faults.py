@@ -27,7 +27,7 @@ from workbench.source.names import format_sql
 from workbench.stack import process
 from workbench.storefront import client, consumer, databases, domain, faults, load
 from workbench.topic import dlq, groups, topics
-from workbench.walkthroughs import storefront
+from workbench.tracks import storefront
 
 
 def agree(world, operations):

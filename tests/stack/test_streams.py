@@ -11,7 +11,7 @@ from workbench.checks import check
 from workbench.query import streams
 from workbench.spark import session
 from workbench.topic import registry, topics
-from workbench.walkthroughs import sales
+from workbench.tracks import sales
 
 
 def sent(world, *changes, key=True, id=None):

@@ -19,7 +19,7 @@ from workbench.query import streams
 from workbench.spark import session
 from workbench.stack import process
 from workbench.topic import registry, topics
-from workbench.walkthroughs import ingest, sales
+from workbench.tracks import ingest, sales
 
 ENDS = {
     "killed": lambda: stack.kill("spark"),

@@ -10,7 +10,7 @@ from workbench.landing.models import LENSES
 from workbench.landing.sinks import parse
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.walkthroughs import traced_table as traced_by_name
+from workbench.tracks import traced_table as traced_by_name
 
 NAME = "trace_test"
 TOPIC = f"{NAME}.public.artists"

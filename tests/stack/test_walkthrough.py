@@ -5,12 +5,12 @@ from pathlib import Path
 import loans
 import nbformat
 import pytest
-from workbench import stack, trace, walkthroughs
+from workbench import stack, trace, tracks
 from workbench.base.errors import SourceError, WorkbenchError
 from workbench.checks import check
+from workbench.flow.baseline import Baseline
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.walkthroughs.baseline import Baseline
 
 STEPS = {
     "71_source_database": "loans.walkthrough.reset(world)\nloans.load(world)",
@@ -46,7 +46,7 @@ def walkthrough(world, tmp_path, monkeypatch):
         ]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
     made = loans.in_folder(tmp_path)
-    monkeypatch.setattr(walkthroughs, "ALL", (*walkthroughs.ALL, made))
+    monkeypatch.setattr(tracks, "ALL", (*tracks.ALL, made))
     yield made
     made.reset(world)
     postgres.execute(
@@ -100,7 +100,7 @@ def test_a_walkthrough_is_a_declaration(world, spark, walkthrough, capsys):
     done = flow.sync(spark, world, label="changed")["loans"]
     assert (done.upserts, done.deletes) == (3, 1), "the two rows, and the watermark"
     flow.compare(spark, world)
-    life = trace.row(world, walkthroughs.traced_table(world, "loans"), 3)
+    life = trace.row(world, tracks.traced_table(world, "loans"), 3)
     assert list(life.changes["op"]) == ["snapshot", "update"] and list(life.changes["cow"]) == [
         "was",
         "now",
@@ -117,11 +117,11 @@ def test_a_walkthrough_is_a_declaration(world, spark, walkthrough, capsys):
     flow.compare(spark, world)
 
     stack.ensure_running(
-        world, *{service for each in walkthroughs.ALL for service in each.steps.services}
+        world, *{service for each in tracks.ALL for service in each.steps.services}
     )
-    for each in walkthroughs.ALL:
+    for each in tracks.ALL:
         each.reset(world)
-    left = {each.name: each.resources.remaining(world) for each in walkthroughs.ALL}
+    left = {each.name: each.resources.remaining(world) for each in tracks.ALL}
     assert not any(names for found in left.values() for names in found.values()), left
     assert not [a for a in registry.artifacts(world)["artifact"] if a.startswith("loans.")]
     assert not any(walkthrough.is_done(world, step) for step in steps)

@@ -18,7 +18,7 @@ from workbench.hudi.tables import table_state_dir
 from workbench.source import postgres
 from workbench.spark import session
 from workbench.topic import topics
-from workbench.walkthroughs import operations
+from workbench.tracks import operations
 
 FLOW = "80_operations"
 

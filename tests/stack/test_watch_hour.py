@@ -25,7 +25,7 @@ from workbench.hudi import timeline
 from workbench.source import postgres
 from workbench.spark import session
 from workbench.topic import topics
-from workbench.walkthroughs import operations
+from workbench.tracks import operations
 
 pytestmark = pytest.mark.drill
 FLOW, NAMED_S, RECOVERED_S = "80_operations", 10, 60

@@ -5,7 +5,7 @@ import re
 import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
-from workbench.walkthroughs import bikeshare, pagila
+from workbench.tracks import bikeshare, pagila
 
 
 def test_it_has_one_size_and_no_files_of_the_user(tmp_path):

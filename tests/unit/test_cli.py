@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import typer
 from typer.testing import CliRunner
-from workbench import walkthroughs
+from workbench import own, tracks
 from workbench.base import paths, secrets
 from workbench.cli import main as cli
 
@@ -51,7 +51,7 @@ def test_help_names_every_verb():
     [
         ("cli.main", {"pandas", "papermill", "pyspark", "IPython"}),
         # each kernel imports these; nbformat takes two seconds
-        ("walkthroughs, workbench.operate", {"papermill", "nbformat"}),
+        ("tracks, workbench.operate", {"papermill", "nbformat"}),
     ],
 )
 def test_an_import_imports_nothing_slow(package, slow):
@@ -231,9 +231,7 @@ def test_clean_asks_under_a_run_of_another_instance(monkeypatch, folders, going_
 def test_down_lists_the_slots_that_stay(monkeypatch, folders):
     module(monkeypatch, "stack", down=lambda say: ["kafka"])
     paths.flows_dir().mkdir()
-    monkeypatch.setattr(
-        walkthroughs.own, "describe_slots", lambda: ["replication slot msk_own_bikes"]
-    )
+    monkeypatch.setattr(own, "describe_slots", lambda: ["replication slot msk_own_bikes"])
     assert "replication slot msk_own_bikes" in call("down").output
 
 
@@ -288,7 +286,7 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
     seen = []
     monkeypatch.setattr("workbench.cli.main.open_world", lambda name: name)
     module(monkeypatch, "trace", row=lambda *a: a, show=seen.append)
-    monkeypatch.setattr(walkthroughs, "traced_table", lambda world, name: f"{name} of {world}")
+    monkeypatch.setattr(tracks, "traced_table", lambda world, name: f"{name} of {world}")
     assert call("trace", "artists", "299").exit_code == 0 and seen == [
         ("local", "artists of local", "299")
     ]

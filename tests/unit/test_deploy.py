@@ -15,11 +15,11 @@ import sqlglot
 import yaml
 from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
-from workbench import connect, hudi, walkthroughs
+from workbench import connect, hudi, tracks
 from workbench.base import ROOT, aws, params
+from workbench.flow import resources
 from workbench.stack import artifacts
 from workbench.topic import kafka_iam, topics
-from workbench.walkthroughs import resources
 
 pytestmark = pytest.mark.aws
 
@@ -656,7 +656,7 @@ def read():
     )  # connect/msk.py, of each connector that it is told to apply: all of the walkthroughs
     deployed = {
         name
-        for each in walkthroughs.ALL
+        for each in tracks.ALL
         if not each.steps.local_only
         for name in (*resources.connectors(each.resources), *(each.flow.sinks if each.flow else ()))
     }
@@ -712,7 +712,7 @@ def test_11_the_catalogs_databases_are_made_with_the_lake():
     ]
     made = {database["Name"]: database["LocationUri"] for database in databases}
     assert {"datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"} <= made.keys()
-    there = [each for each in walkthroughs.ALL if not each.steps.local_only]
+    there = [each for each in tracks.ALL if not each.steps.local_only]
     used = {name for each in there for name in each.resources.catalog_databases}
     captures = [capture for each in there if each.flow for capture in each.flow.captures]
     used |= {

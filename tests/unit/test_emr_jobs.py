@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import on_aws
 import pytest
 from typer.testing import CliRunner
-from workbench import walkthroughs
 from workbench.base import ROOT, aws, params, wait
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.cli import main as cli
+from workbench.flow import CaptureFlow
 from workbench.run import emr_jobs
 from workbench.spark import emr
-from workbench.walkthroughs import ingest as here
+from workbench.tracks import ingest as here
 
 pytestmark = pytest.mark.aws
 
@@ -286,7 +286,7 @@ def ingested(monkeypatch):
             yield then.pop(0)(stop)
 
     monkeypatch.setattr(here, "session", lambda world: None)
-    monkeypatch.setattr(walkthroughs.walkthrough.CaptureFlow, "follow", follow)
+    monkeypatch.setattr(CaptureFlow, "follow", follow)
     return SimpleNamespace(asked=asked, then=then)
 
 

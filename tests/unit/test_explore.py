@@ -87,14 +87,14 @@ def test_captured_tables_have_their_declared_names_and_fields(world, people, mon
 
 
 def test_the_walkthroughs_declare_their_tables():
-    from workbench import walkthroughs
+    from workbench import tracks
 
-    captured = walkthroughs.captured_tables(params.load("local"))
+    captured = tracks.captured_tables(params.load("local"))
     assert [table.name for table in captured["50_time_travel/artists"]] == [
         "moma_artists_cow",
         "moma_artists_mor",
     ]
-    assert (walkthroughs.captured_tables, walkthroughs.traced_table) in finding._registered
+    assert (tracks.captured_tables, tracks.traced_table) in finding._registered
 
 
 # --- at

@@ -11,15 +11,15 @@ import fastavro
 import landing_help
 import on_aws
 import pytest
-from workbench import landing, walkthroughs
+from workbench import landing, tracks
 from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
+from workbench.flow import resources
 from workbench.hudi import decode_avro
 from workbench.landing import job
 from workbench.run import notebooks
 from workbench.topic import registry, wire
 from workbench.topic.glue_registry import GlueRegistry
-from workbench.walkthroughs import resources
 
 pytestmark = pytest.mark.aws
 
@@ -257,7 +257,7 @@ def test_artifacts_are_called_as_with_apicurio():
 def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
     """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown
     removes them."""
-    for each in (each for each in walkthroughs.ALL if "apicurio" in each.steps.services):
+    for each in (each for each in tracks.ALL if "apicurio" in each.steps.services):
         if not each.captured_names:
             continue
         flow, schemas = each.flow, resources.connector_schemas(each.resources, WORLD)

@@ -18,7 +18,7 @@ from workbench.landing.models import LENSES
 from workbench.landing.partitioners import folder_by_fields
 from workbench.landing.sinks import Sink
 from workbench.source import postgres
-from workbench.walkthroughs import frames, outbox
+from workbench.tracks import frames, outbox
 
 KCQL = (
     "insert into lake:cdc-events select * from msk.t PARTITIONBY customer_id,order_id STOREAS `json` "

@@ -4,7 +4,7 @@ import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
 from workbench.source.loading import split_statements
-from workbench.walkthroughs import northwind
+from workbench.tracks import northwind
 
 
 @pytest.mark.parametrize(

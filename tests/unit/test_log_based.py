@@ -3,10 +3,10 @@ tests/notebooks."""
 
 import pandas
 import pytest
-from workbench import connect, landing, walkthroughs
+from workbench import connect, landing, tracks
 from workbench.base import params
 from workbench.base.errors import LakeError
-from workbench.walkthroughs import log_based
+from workbench.tracks import log_based
 
 TABLES = ("actor", "film", "film_actor", "category", "film_category", "language")
 
@@ -60,8 +60,8 @@ def test_the_latest_state_is_asked_by_key_and_place_and_a_large_value_where_it_w
 
 
 def test_a_table_whose_key_has_two_columns_is_not_traced(world):
-    assert walkthroughs.traced_table(world, "film").key == "film_id"
+    assert tracks.traced_table(world, "film").key == "film_id"
     with pytest.raises(
         LakeError, match="film_actor cannot be traced: the key is actor_id, film_id"
     ):
-        walkthroughs.traced_table(world, "film_actor")
+        tracks.traced_table(world, "film_actor")

@@ -8,8 +8,8 @@ import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
 from workbench.source.row_files import read_dicts
-from workbench.walkthroughs import moma
-from workbench.walkthroughs.moma import PICADOR, PICASSO
+from workbench.tracks import moma
+from workbench.tracks.moma import PICADOR, PICASSO
 
 PRINTS = "Prints & Illustrated Books"
 INTEGERS = ["ConstituentID", "BeginDate", "EndDate", "ObjectID"]

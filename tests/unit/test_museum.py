@@ -8,7 +8,7 @@ from workbench import connect
 from workbench.base import params, paths
 from workbench.base.errors import LakeError
 from workbench.source.row_files import read_dicts
-from workbench.walkthroughs import moma, museum
+from workbench.tracks import moma, museum
 
 REFERENCE = paths.ROOT / "data" / "reference" / "S5"
 

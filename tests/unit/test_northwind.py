@@ -3,7 +3,7 @@
 import pandas
 import pytest
 from workbench.source.row_files import read_dicts
-from workbench.walkthroughs import northwind
+from workbench.tracks import northwind
 
 BIG = ["ERNSH", "QUICK", "SAVEA"]
 RICSU_11075 = [(11075, 2, 19.0, 10, 0.15), (11075, 46, 12.0, 30, 0.15), (11075, 76, 18.0, 2, 0.15)]

@@ -12,20 +12,20 @@ import pandas
 import pytest
 import yaml
 from typer.testing import CliRunner
-from workbench import walkthroughs
+from workbench import own, tracks
 from workbench.base import params, paths, secrets
 from workbench.base.errors import ConnectorError, LakeError, SourceError
 from workbench.checks.check_values import values_equal
 from workbench.cli.main import app
 from workbench.connect import configs
+from workbench.flow import resources, walkthrough
+from workbench.flow.steps import Product
 from workbench.landing import sources
 from workbench.operate.observe import FlowReader
+from workbench.own import capturing, checking, files, values
+from workbench.own import flow as own_flow
+from workbench.own import tables as own_tables
 from workbench.source import postgres, readiness
-from workbench.walkthroughs import own, resources
-from workbench.walkthroughs.own import capturing, checking, files, values
-from workbench.walkthroughs.own import flow as own_flow
-from workbench.walkthroughs.own import tables as own_tables
-from workbench.walkthroughs.steps import Product
 
 TABLE = {
     "source": "public.trips",
@@ -267,7 +267,7 @@ def test_a_damaged_json_of_the_connector_blocks_all_but_the_removal(world, monke
     removed = []
     monkeypatch.setattr(own_flow.stack, "ensure_running", lambda *args: None)
     monkeypatch.setattr(
-        walkthroughs.walkthrough.Walkthrough,
+        walkthrough.Walkthrough,
         "reset",
         lambda self, world: removed.append(
             (self.flow.config(world, "own_bikes"), self.resources.topics(world))
@@ -414,7 +414,7 @@ def test_a_damaged_flow_is_left_out_with_one_line(world, capsys):
     declare(world, "good")
     for _ in range(2):
         assert own.names(world) == ["good"]
-    assert "good/trips" in walkthroughs.captured_tables(world)
+    assert "good/trips" in tracks.captured_tables(world)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all("is left out" in line for line in lines)
     assert "no source 'sold'" in lines[1]
@@ -611,12 +611,12 @@ def test_flows_are_walkthroughs_of_their_world(world):
     declare(world)
     other = world.model_copy(update={"name": "cluster"})
     assert own.names(world) == ["bikes"] and own.names(other) == []
-    assert "bikes" not in [each.name for each in walkthroughs.for_world(world)], "not torn down"
-    assert "bikes/trips" in walkthroughs.captured_tables(world)
-    found, table = walkthroughs.find_captured_table("bikes/trips", world)
+    assert "bikes" not in [each.name for each in tracks.for_world(world)], "not torn down"
+    assert "bikes/trips" in tracks.captured_tables(world)
+    found, table = tracks.find_captured_table("bikes/trips", world)
     assert (found.name, table) == ("bikes", "trips")
     with pytest.raises(LakeError, match="no captured table"):
-        walkthroughs.find_captured_table("bikes/trips")
+        tracks.find_captured_table("bikes/trips")
 
 
 def test_the_users_tables_are_never_removed(world, monkeypatch):
@@ -691,7 +691,7 @@ def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
     for name in (
         "default",
         "datalake",
-        *walkthroughs.sales.walkthrough.resources.catalog_databases,
+        *tracks.sales.walkthrough.resources.catalog_databases,
     ):
         with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the walk"):
             capturing._require_unused(world, name, declared)

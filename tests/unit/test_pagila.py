@@ -8,7 +8,7 @@ import pytest
 from workbench.base import paths
 from workbench.base.errors import SourceError
 from workbench.source.row_files import read_dicts
-from workbench.walkthroughs import pagila
+from workbench.tracks import pagila
 
 COUNTS = {
     "language": 6,

@@ -12,7 +12,7 @@ from workbench import connect
 from workbench.base import params, paths
 from workbench.base.errors import CheckFailed, WorkbenchError
 from workbench.checks import published
-from workbench.walkthroughs import log_based, movies, museum, outbox, query_based
+from workbench.tracks import log_based, movies, museum, outbox, query_based
 
 REFERENCE = paths.ROOT / "data" / "reference"
 NAMES = sorted(f"{p.parent.name}/{p.stem}" for p in REFERENCE.glob("*/*.json"))

@@ -1,12 +1,12 @@
 """The query-based walkthrough's declaration; what needs services is in tests/notebooks."""
 
 import pytest
-from workbench import connect, landing, walkthroughs
+from workbench import connect, landing, tracks
 from workbench.base import params
 from workbench.base.errors import LakeError
+from workbench.flow import flow as flows
 from workbench.landing import sources
-from workbench.walkthroughs import flow as flows
-from workbench.walkthroughs import log_based, query_based
+from workbench.tracks import log_based, query_based
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_table_may_be_polled_several_times(world):
 
 def test_what_is_polled_is_not_traced(world):
     with pytest.raises(LakeError, match="address cannot be traced: the table is polled"):
-        walkthroughs.traced_table(world, "address")
+        tracks.traced_table(world, "address")
 
 
 def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):

@@ -12,10 +12,10 @@ from workbench.base.errors import ParamsError, SourceError
 from workbench.cli import main as cli
 from workbench.cli import source as source_commands
 from workbench.hudi import decode
+from workbench.own import files
 from workbench.source import mariadb, postgres, readiness
 from workbench.source.queries import QUERIES
 from workbench.stack import doctor
-from workbench.walkthroughs.own import files
 
 TABLE = {
     "schema": "public", "kind": "table", "rows": 3, "bytes": 8192, "key": "id", "identity": "primary key",

@@ -26,7 +26,9 @@ ROOMS = (
     "explore",
     "run",
     "storefront",
-    "walkthroughs",
+    "flow",
+    "own",
+    "tracks",
     "operate",
     "cli",
 )

@@ -4,7 +4,7 @@ import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError
 from workbench.source import row_files
-from workbench.walkthroughs import moma, northwind, pagila
+from workbench.tracks import moma, northwind, pagila
 
 TYPES = {"id": "integer PRIMARY KEY", "Height (cm)": "numeric"}
 

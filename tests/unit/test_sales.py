@@ -18,7 +18,7 @@ from workbench.query import streams
 from workbench.source.row_files import read_dicts
 from workbench.spark import sessions
 from workbench.topic import avro
-from workbench.walkthroughs import sales
+from workbench.tracks import sales
 
 REGIONS = {row["country"]: row["region"] for row in read_dicts(sales.DATA / "sales_regions.csv")}
 

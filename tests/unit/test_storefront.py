@@ -17,7 +17,7 @@ from workbench.storefront import audit, client, consumer, domain, events, http, 
 from workbench.storefront.domain import CommandRejected, RetryLater
 from workbench.storefront.faults import FaultPoints
 from workbench.topic import topics
-from workbench.walkthroughs import for_world, storefront
+from workbench.tracks import for_world, storefront
 
 JOHN = load.sample_documents()["customer"]
 FIRST, SECOND = load.sample_documents()["orders"]

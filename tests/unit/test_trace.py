@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from workbench import hudi, trace, walkthroughs
+from workbench import hudi, trace, tracks
 from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import timeline
@@ -80,7 +80,7 @@ def test_an_instant_is_a_time_in_utc():
 
 def test_unknown_tables_and_keys():
     with pytest.raises(LakeError, match="(?s)no captured table 'artist'.*did you mean 'artists'"):
-        walkthroughs.traced_table(params.load("local"), "artist")
+        tracks.traced_table(params.load("local"), "artist")
 
 
 @pytest.mark.parametrize("key", [7, "A-7", "None"])
@@ -502,7 +502,7 @@ def test_the_tables_of_the_walkthroughs_can_be_traced():
         ("artists", "public.artists", "artist_id", ["cow", "mor"]),
         ("cdc_events", "datalake.cdc_events", "order_id", ["cow"]),
     ):
-        table = walkthroughs.traced_table(world, name)
+        table = tracks.traced_table(world, name)
         assert (table.name, table.source, table.key, [t.type for t in table.tables]) == (
             name,
             source,

@@ -7,7 +7,7 @@ from sqlglot import exp
 from workbench import hudi, query
 from workbench.base import LakeError, params
 from workbench.query import dialect, records
-from workbench.walkthroughs import museum
+from workbench.tracks import museum
 
 
 def test_a_hostile_name_stays_a_name(monkeypatch):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from workbench import connect, hudi, landing, walkthroughs
+from workbench import connect, hudi, landing, tracks
 from workbench.base import files, params
 from workbench.base.errors import (
     CheckFailed,
@@ -16,21 +16,18 @@ from workbench.base.errors import (
     SourceError,
     WorkbenchError,
 )
+from workbench.flow import baseline, resources, steps, walkthrough
+from workbench.flow import flow as flows
+from workbench.flow.baseline import Baseline
+from workbench.flow.flow import CaptureFlow
+from workbench.flow.steps import Product
 from workbench.source import mariadb, postgres
-from workbench.walkthroughs import (
-    baseline,
+from workbench.tracks import (
     log_based,
     movies,
     museum,
     outbox,
-    resources,
-    steps,
-    walkthrough,
 )
-from workbench.walkthroughs import flow as flows
-from workbench.walkthroughs.baseline import Baseline
-from workbench.walkthroughs.flow import CaptureFlow
-from workbench.walkthroughs.steps import Product
 from worlds import with_settings
 
 
@@ -100,9 +97,7 @@ def test_the_only_captured_table_needs_no_name(world):
 
 
 def test_tables_that_can_be_traced(world):
-    tables = [
-        walkthroughs.traced_table(world, name) for name in ("artists", "artworks", "cdc_events")
-    ]
+    tables = [tracks.traced_table(world, name) for name in ("artists", "artworks", "cdc_events")]
     assert [(t.source, t.key, len(t.tables)) for t in tables] == [
         ("public.artists", "artist_id", 2),
         ("public.artworks", "artwork_id", 2),
@@ -116,17 +111,17 @@ def test_two_walkthroughs_may_have_a_table_of_the_same_name(world, monkeypatch):
         captures=tuple(dataclasses.replace(c, key="id") for c in museum.flow.captures),
     )
     other = dataclasses.replace(museum.walkthrough, name="60_other", flow=flow)
-    monkeypatch.setattr(walkthroughs, "ALL", (*walkthroughs.ALL, other))
+    monkeypatch.setattr(tracks, "ALL", (*tracks.ALL, other))
     with pytest.raises(
         LakeError, match="(?s)2 walkthroughs .*'artists'.*50_time_travel/artists, 60_other/artists"
     ):
-        walkthroughs.traced_table(world, "artists")
+        tracks.traced_table(world, "artists")
     assert [
-        walkthroughs.traced_table(world, f"{folder}/artists").key
+        tracks.traced_table(world, f"{folder}/artists").key
         for folder in ("50_time_travel", "60_other")
     ] == ["artist_id", "id"]
     with pytest.raises(LakeError, match="no captured table '50_time_travels/artists'"):
-        walkthroughs.traced_table(world, "50_time_travels/artists")
+        tracks.traced_table(world, "50_time_travels/artists")
 
 
 def test_a_capture_without_a_sink_has_the_format_of_its_messages(world):
@@ -282,7 +277,7 @@ def test_the_topics_restart_if_they_hold_more_than_the_loaded_rows(
     monkeypatch.setattr(Baseline, "restore", lambda *_: changed)
     monkeypatch.setattr(CaptureFlow, "count", lambda *_: 5)
     monkeypatch.setattr(walkthrough.topics, "offset_span", lambda *_: messages)
-    all_topics = [w.flow.topic(world, n) for w in walkthroughs.ALL for n in w.captured_names]
+    all_topics = [w.flow.topic(world, n) for w in tracks.ALL for n in w.captured_names]
     monkeypatch.setattr(walkthrough.topics, "names", lambda world: all_topics)
     assert museum.walkthrough._restore_source(world) is renewed
     assert outbox.walkthrough._restore_source(world) is bool(changed)
@@ -307,7 +302,7 @@ def test_a_source_column_that_the_lake_lacks_is_a_difference(world, monkeypatch)
     lake = pd.DataFrame({"artist_id": [1], "name": ["Ada"]})
     monkeypatch.setattr(CaptureFlow, "rows", lambda *_: source)
     frame = SimpleNamespace(columns=[*lake], toPandas=lambda: lake, where=lambda _: frame)
-    monkeypatch.setattr("workbench.walkthroughs.flow.hudi.read", lambda *_: frame)
+    monkeypatch.setattr("workbench.flow.flow.hudi.read", lambda *_: frame)
     table = museum.flow.tables(world, "artists")[0]
     with pytest.raises(CheckFailed, match="column renamed: only in source"):
         museum.flow.compare(None, world, table)
@@ -381,7 +376,7 @@ def test_topics_of_a_source_without_baseline_do_not_restart(world):
 
 
 def test_the_declared_steps_are_notebooks_in_their_order():
-    for each in walkthroughs.ALL:
+    for each in tracks.ALL:
         notebooks = [step.notebook for step in each.steps.steps]
         assert notebooks == sorted(notebooks) and each.steps.folder.name == each.name
         files_there = {path.stem for path in each.steps.folder.glob("*.ipynb")}

@@ -21,14 +21,14 @@ from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.base.paths import ROOT
 from workbench.base.secrets import Secret
 from workbench.cli import operate as commands
+from workbench.flow.capture import Capture
+from workbench.flow.flow import CaptureFlow
 from workbench.operate import metrics, notify, observe
 from workbench.operate.lake import Fresh, LakeReader, quantiles
 from workbench.operate.messages import Sample, TopicReader
 from workbench.operate.observe import FlowReader, Memory
 from workbench.operate.problems import PROBLEMS, Observation, level_of, problem
 from workbench.topic.registry import Decoder
-from workbench.walkthroughs.capture import Capture
-from workbench.walkthroughs.flow import CaptureFlow
 from worlds import with_settings
 
 

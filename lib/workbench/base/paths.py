@@ -159,7 +159,7 @@ def ensure_private_dir(folder: Path) -> Path:
 
 
 def flows_dir() -> Path:
-    """Return the folder with the flows of the user's own tables (see `walkthroughs.own`)."""
+    """Return the folder with the flows of the user's own tables (see `own`)."""
     return (ROOT / "params" if instance_name() == "main" else state_dir()) / "own"
 
 

@@ -186,9 +186,9 @@ def run(
     from ..run import runner
 
     if not targets and not open_world(world).stack.embedded:
-        from .. import walkthroughs
+        from .. import tracks
 
-        local = {each.name for each in walkthroughs.ALL if each.steps.local_only}
+        local = {each.name for each in tracks.ALL if each.steps.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
     # kernels and their child processes inherit the variable
@@ -250,7 +250,7 @@ def down(yes: bool = YES) -> None:
     if not stack.down(echo):
         echo("nothing was running")
     if paths.flows_dir().is_dir():  # the import takes seconds
-        from ..walkthroughs import own
+        from .. import own
 
         for line in own.describe_slots():
             echo(line)
@@ -306,16 +306,16 @@ def ingest(
 
     The source database is not queried.
     """
-    from .. import walkthroughs
+    from .. import tracks
+    from ..flow import capture
     from ..run import emr_jobs
-    from ..walkthroughs import capture
-    from ..walkthroughs import ingest as ingest_job
+    from ..tracks import ingest as ingest_job
 
     params.require_choice("--on", executor, "here", "emr-serverless")
     if source:
         params.require_choice("--source", source, *capture.SOURCE_KINDS)
     loaded = open_world(world)
-    walkthroughs.find_captured_table(name, loaded)  # reject an unknown name before anything starts
+    tracks.find_captured_table(name, loaded)  # reject an unknown name before anything starts
     if executor == "here":
         raise typer.Exit(ingest_job.ingest(loaded, name, source, continuous, echo))
     arguments = ["ingest", name, "--world", world]
@@ -336,10 +336,10 @@ def trace(
 ) -> None:
     """Trace one row: log position, topic, schema, landed file, Hudi commit and file, and views."""
     from .. import trace as traces
-    from .. import walkthroughs
+    from .. import tracks
 
     loaded = open_world(world)
-    traces.show(traces.row(loaded, walkthroughs.traced_table(loaded, table), key))
+    traces.show(traces.row(loaded, tracks.traced_table(loaded, table), key))
 
 
 def _unexpected_error(e: Exception) -> WorkbenchError:

@@ -41,8 +41,8 @@ def capture(
     world: str = WORLD,
 ) -> None:
     """Capture tables of your own database into the lake. A repeated call changes nothing."""
+    from .. import own
     from ..base import params
-    from ..walkthroughs import own
 
     params.require_choice("--format", format, "", "avro", "json")
     params.require_choice("--type", type, "", "cow", "mor")
@@ -70,14 +70,14 @@ def follow(
     world: str = WORLD,
 ) -> None:
     """Bring the changes of captured tables into the lake."""
-    from ..walkthroughs import own
+    from .. import own
 
     own.follow(open_world(world), flow, continuous, echo)
 
 
 def compare(flow: str = FLOW, world: str = WORLD) -> None:
     """Compare the lake tables of a flow with their source tables, row by row."""
-    from ..walkthroughs import own
+    from .. import own
 
     own.compare(open_world(world), flow)
 
@@ -91,7 +91,7 @@ def forget(
     world: str = WORLD,
 ) -> None:
     """Remove a flow with its connector, topics and lake tables, or some of its tables. Your tables stay."""
-    from ..walkthroughs import own
+    from .. import own
 
     loaded = open_world(world)
     parts = {"topics and lake tables of": tables} if tables else own.remaining(loaded, flow)

@@ -78,7 +78,7 @@ def row(world: World, table: Union[hudi.Table, str], key: Any) -> trace.RowHisto
         "no captured table is ingested into this one, so its rows have no messages",
         location=base,
         expected="a table of a walkthrough or of a captured flow",
-        hint="`from workbench import walkthroughs` declares them; explore.diff compares two instants",
+        hint="`from workbench import tracks` declares them; explore.diff compares two instants",
     )
 
 

@@ -38,7 +38,7 @@ VALUE_IMPORTS = {
 }
 SET_UP = """\
 from workbench import explore, params, stack
-from workbench import walkthroughs  # declares the captured tables, for explore.row
+from workbench import tracks# declares the captured tables, for explore.row
 from workbench.checks import check
 from workbench.display import show
 

@@ -26,13 +26,13 @@ from ..base import (
     terminal,
 )
 from ..connect import validation
+from ..flow.capture import Capture
+from ..flow.flow import CaptureFlow
 from ..hudi.tables import dead_letters_path
+from ..own import OwnFlow
 from ..source import postgres
 from ..source.names import identifier
 from ..topic import dlq, registry
-from ..walkthroughs.capture import Capture
-from ..walkthroughs.flow import CaptureFlow
-from ..walkthroughs.own import OwnFlow
 from .lake import SMALL_FILE_BYTES, WINDOW_S, LakeReader, quantiles
 from .messages import Offsets, TopicReader
 from .problems import LEVELS, Observation, Problem, level_of, problem

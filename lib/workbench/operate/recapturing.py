@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Callable
 
-from .. import hudi, stack, walkthroughs
+from .. import hudi, own, stack, tracks
 from ..base import LakeError, SourceError, World
+from ..flow.flow import CaptureFlow
+from ..flow.resources import SCHEMAS, SOURCE_TABLES, source_world
+from ..flow.steps import Product
+from ..flow.walkthrough import Walkthrough
 from ..source import postgres
 from ..source.names import format_sql
 from ..spark import session
-from ..walkthroughs import own
-from ..walkthroughs.flow import CaptureFlow
-from ..walkthroughs.resources import SCHEMAS, SOURCE_TABLES, source_world
-from ..walkthroughs.steps import Product
-from ..walkthroughs.walkthrough import Walkthrough
 from .reconcile_result import Reconciliation
 from .reconciling import reconcile
 
@@ -68,7 +67,7 @@ def resources_to_remove(world: World, flow: str) -> dict[str, list[str]]:
 
 def _open(world: World, flow: str) -> tuple[Walkthrough, World, CaptureFlow]:
     """Return a walkthrough that can be captured anew, the world of its source, and its captured tables."""
-    walkthrough, table = walkthroughs.find_captured_table(flow, world)
+    walkthrough, table = tracks.find_captured_table(flow, world)
     captured, at = walkthrough.flow, source_world(walkthrough.resources, world)
     if table or not captured or not captured.tables(at):
         raise LakeError(

@@ -17,10 +17,12 @@ import pyarrow
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from .. import hudi, stack, walkthroughs
+from .. import hudi, stack, tracks
 from ..base import LakeError, World, wait_until
 from ..base.added_columns import is_data
 from ..explore.views import DELETED, quoted
+from ..flow.flow import CaptureFlow
+from ..flow.resources import source_world
 from ..hudi import changes
 from ..hudi.decode import NULL_PARTITION
 from ..hudi.ingesting import last_ingest_commit, read_progress
@@ -30,8 +32,6 @@ from ..source import mariadb
 from ..source.names import identifier
 from ..spark import session
 from ..topic import topics
-from ..walkthroughs.flow import CaptureFlow
-from ..walkthroughs.resources import source_world
 from .reconcile_result import Reconciliation
 from .reconcile_sql import DIALECTS, Side, Sums, kind_name, text_sql
 
@@ -74,7 +74,7 @@ def reconcile(
         SourceError: the source cannot be read.
     """
     name = f"{flow}/{table}" if table else flow
-    walkthrough, name = walkthroughs.find_captured_table(name, world)
+    walkthrough, name = tracks.find_captured_table(name, world)
     captured, at_source = walkthrough.flow, source_world(walkthrough.resources, world)
     if not captured:
         raise LakeError(f"{flow} has no captured tables", expected="a flow that captures tables")

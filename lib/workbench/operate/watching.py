@@ -11,13 +11,13 @@ from typing import Callable, Iterator, Optional, Sequence
 
 import pandas as pd
 
-from .. import connect, hudi
+from .. import connect, hudi, own
 from ..base import ParamsError, WorkbenchError, World, did_you_mean, params, wait_until
 from ..base.wait import stop_on_signal
+from ..flow.flow import CaptureFlow
+from ..flow.resources import source_world
 from ..topic import topics
-from ..walkthroughs import for_world, own
-from ..walkthroughs.flow import CaptureFlow
-from ..walkthroughs.resources import source_world
+from ..tracks import for_world
 from .observe import MIB, FlowReader
 from .problems import Observation, Problem
 

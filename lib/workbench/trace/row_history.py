@@ -33,7 +33,7 @@ def row(world: World, table: TracedTable, key: Any) -> RowHistory:
 
     Args:
         world: the world.
-        table: the traced table, as `walkthroughs.traced_table` returns it.
+        table: the traced table, as `tracks.traced_table` returns it.
         key: record key of the row, a number or a text.
 
     Returns:

@@ -3,9 +3,9 @@
 import re
 from typing import Any
 
-from ... import hudi
-from ...base import World
-from ...spark import session
+from .. import hudi
+from ..base import World
+from ..spark import session
 from .files import TEMPLATES, Declaration, OwnTable
 
 

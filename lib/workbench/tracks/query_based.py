@@ -7,14 +7,14 @@ created with SQL.
 from dataclasses import replace
 
 from ..base import ROOT, World
+from ..flow.baseline import Baseline
+from ..flow.capture import Capture
+from ..flow.flow import CaptureFlow
+from ..flow.resources import OwnedResources
+from ..flow.steps import Product, Step, Steps, connectors, source_database
+from ..flow.walkthrough import Walkthrough
 from ..spark import session
 from . import pagila
-from .baseline import Baseline
-from .capture import Capture
-from .flow import CaptureFlow
-from .resources import OwnedResources
-from .steps import Product, Step, Steps, connectors, source_database
-from .walkthrough import Walkthrough
 
 # separate from the database of the log-based walkthrough, so that neither changes the other's rows
 DATABASE = "pagila_polled"

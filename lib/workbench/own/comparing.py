@@ -5,12 +5,12 @@ import time
 
 import pandas
 
-from ... import hudi
-from ...base import SourceError, World, paths
-from ...base.errors import CheckFailed
-from ...checks import check, check_values
-from ...spark import session
-from ...topic import dlq
+from .. import hudi
+from ..base import SourceError, World, paths
+from ..base.errors import CheckFailed
+from ..checks import check, check_values
+from ..spark import session
+from ..topic import dlq
 from . import files, tables, values
 from .files import OwnTable
 from .flow import LABEL, OwnFlow, open_flow

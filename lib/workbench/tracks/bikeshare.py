@@ -7,13 +7,13 @@ kinds of changes for `pagila.random_changes`.
 from dataclasses import dataclass
 from typing import Any
 
+from .. import own
 from ..base import ROOT, SourceError, World
+from ..flow.flow import CaptureFlow
+from ..flow.resources import OwnedResources
+from ..flow.steps import Product, Step, Steps, has_tables
+from ..flow.walkthrough import Walkthrough
 from ..source import loading
-from . import own
-from .flow import CaptureFlow
-from .resources import OwnedResources
-from .steps import Product, Step, Steps, has_tables
-from .walkthrough import Walkthrough
 
 DATA = ROOT / "data" / "bikeshare"
 KEYED = ("stations", "bikes", "riders", "trips")

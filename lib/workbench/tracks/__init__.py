@@ -6,8 +6,9 @@ The module of a walkthrough declares it as `walkthrough`, and ALL lists each. Th
 
 from typing import Optional
 
-from .. import explore
+from .. import explore, own
 from ..base import LakeError, World, did_you_mean
+from ..flow.walkthrough import Walkthrough
 from ..hudi import Table
 from ..storefront import load as storefront_load
 from ..trace import TracedTable
@@ -18,12 +19,10 @@ from . import (
     museum,
     operations,
     outbox,
-    own,
     query_based,
     sales,
     storefront,
 )
-from .walkthrough import Walkthrough
 
 ALL: tuple[Walkthrough, ...] = (
     outbox.walkthrough,

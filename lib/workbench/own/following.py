@@ -3,10 +3,10 @@
 import time
 from typing import Callable
 
-from ... import hudi
-from ...base import LakeError, World
-from ...base.wait import stop_on_signal
-from ...spark import session
+from .. import hudi
+from ..base import LakeError, World
+from ..base.wait import stop_on_signal
+from ..spark import session
 from . import adding, checking, comparing, files, tables
 from .flow import OwnFlow, open_flow
 

@@ -2,14 +2,14 @@
 
 from .. import hudi
 from ..base import ROOT, World
+from ..flow.baseline import Baseline
+from ..flow.capture import Capture
+from ..flow.flow import CaptureFlow
+from ..flow.resources import OwnedResources
+from ..flow.steps import Steps, connectors, hudi_ingest, source_database
+from ..flow.walkthrough import Walkthrough
 from ..source import sql_file
 from . import northwind
-from .baseline import Baseline
-from .capture import Capture
-from .flow import CaptureFlow
-from .resources import OwnedResources
-from .steps import Steps, connectors, hudi_ingest, source_database
-from .walkthrough import Walkthrough
 
 TABLE = "datalake.cdc_events"  # in PostgreSQL and, with the same name, in the lake's catalog
 CONNECTOR = "outbox_source"

@@ -6,12 +6,12 @@ import yaml
 
 from .. import connect, hudi
 from ..base import ROOT, World
+from ..flow.capture import Capture
+from ..flow.flow import CaptureFlow
+from ..flow.resources import OwnedResources
+from ..flow.steps import Product, Step, Steps, connectors, source_database
+from ..flow.walkthrough import Walkthrough
 from ..source import mariadb
-from .capture import Capture
-from .flow import CaptureFlow
-from .resources import OwnedResources
-from .steps import Product, Step, Steps, connectors, source_database
-from .walkthrough import Walkthrough
 
 DATABASE = "sampledatabase"
 TABLE = f"{DATABASE}.movies"

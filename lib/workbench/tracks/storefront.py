@@ -2,6 +2,9 @@
 
 from .. import stack
 from ..base import ROOT, World
+from ..flow.resources import OwnedResources
+from ..flow.steps import Product, Step, Steps
+from ..flow.walkthrough import Walkthrough
 from ..storefront.audit import (  # noqa: F401 - for the notebooks
     compare,
     documents,
@@ -33,9 +36,6 @@ from ..storefront.client import (  # noqa: F401 - for the notebooks
 )
 from ..storefront.domain import ALL, DLQ_TOPIC, TOPICS
 from ..storefront.pictures import delivery, picture  # noqa: F401 - for the notebooks
-from .resources import OwnedResources
-from .steps import Product, Step, Steps
-from .walkthrough import Walkthrough
 
 walkthrough = Walkthrough(
     "70_eventual_consistency",

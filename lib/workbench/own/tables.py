@@ -6,11 +6,11 @@ import shlex
 
 from psycopg import sql
 
-from ...base import SourceError, World
-from ...base.text import plural
-from ...source import mariadb
-from ...source.names import identifier
-from ...source.queries import QUERIES
+from ..base import SourceError, World
+from ..base.text import plural
+from ..source import mariadb
+from ..source.names import identifier
+from ..source.queries import QUERIES
 from . import files
 from .files import Declaration, Layout, OwnTable
 from .values import base_type

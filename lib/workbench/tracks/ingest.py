@@ -10,11 +10,11 @@ from .. import hudi
 from ..base import LakeError, World
 from ..base.text import plural
 from ..base.wait import stop_on_signal
+from ..flow.flow import CaptureFlow
+from ..flow.walkthrough import StartQuery
 from ..query import streams
 from ..spark import session
 from . import ALL, find_captured_table
-from .flow import CaptureFlow
-from .walkthrough import StartQuery
 
 
 def ingest(

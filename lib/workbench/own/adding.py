@@ -4,10 +4,10 @@ import re
 
 from pyspark.sql import functions as F
 
-from ... import hudi
-from ...base import LakeError, World
-from ...base.text import plural
-from ...spark import session
+from .. import hudi
+from ..base import LakeError, World
+from ..base.text import plural
+from ..spark import session
 from . import files, tables, values
 from .files import OwnTable
 from .flow import OwnFlow

@@ -4,13 +4,13 @@ from typing import Any
 
 from .. import hudi
 from ..base import ROOT, World, yaml_files
+from ..flow.baseline import Baseline
+from ..flow.capture import Capture
+from ..flow.flow import CaptureFlow
+from ..flow.resources import OwnedResources
+from ..flow.steps import Product, Step, Steps, connectors, hudi_ingest, source_database
+from ..flow.walkthrough import Walkthrough
 from . import moma
-from .baseline import Baseline
-from .capture import Capture
-from .flow import CaptureFlow
-from .resources import OwnedResources
-from .steps import Product, Step, Steps, connectors, hudi_ingest, source_database
-from .walkthrough import Walkthrough
 
 DATABASE = moma.loader.database
 CONNECTOR = "moma_source"

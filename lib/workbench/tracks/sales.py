@@ -19,13 +19,13 @@ from pyspark.sql import types as T
 from .. import hudi
 from ..base import ROOT, LakeError, World
 from ..base.paths import join_uri
+from ..flow.resources import OwnedResources
+from ..flow.steps import Product, Step, Steps
+from ..flow.walkthrough import Walkthrough
 from ..query import streams
 from ..source.row_files import read_dicts
 from ..spark import translate_errors
 from ..topic import avro, registry, topics
-from .resources import OwnedResources
-from .steps import Product, Step, Steps
-from .walkthrough import Walkthrough
 
 if TYPE_CHECKING:
     from ..display.draw import Picture

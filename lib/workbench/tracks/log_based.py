@@ -14,16 +14,16 @@ from pyspark.sql import SparkSession
 
 from .. import query
 from ..base import ROOT, World
+from ..flow.baseline import Baseline
+from ..flow.capture import Capture
+from ..flow.flow import CaptureFlow
+from ..flow.resources import OwnedResources
+from ..flow.steps import Product, Step, Steps, connectors, source_database
+from ..flow.walkthrough import Walkthrough
 from ..source import sql_file
 from ..spark import session
 from ..topic import registry, topics
 from . import pagila
-from .baseline import Baseline
-from .capture import Capture
-from .flow import CaptureFlow
-from .resources import OwnedResources
-from .steps import Product, Step, Steps, connectors, source_database
-from .walkthrough import Walkthrough
 
 DATABASE = pagila.loader.database
 CONNECTOR = "pagila_source"

@@ -13,15 +13,15 @@ from typing import Any, Iterator, Optional
 from .. import hudi
 from ..base import ROOT, World
 from ..base.wait import background
+from ..flow.capture import Capture
+from ..flow.flow import CaptureFlow
+from ..flow.resources import OwnedResources
+from ..flow.steps import Steps, source_database
+from ..flow.walkthrough import Walkthrough
 from ..source import loading, postgres
 from ..source.names import format_sql
 from ..spark import session
 from ..topic import topics
-from .capture import Capture
-from .flow import CaptureFlow
-from .resources import OwnedResources
-from .steps import Steps, source_database
-from .walkthrough import Walkthrough
 
 DATABASE = "operations"
 CONNECTOR = "operations_source"

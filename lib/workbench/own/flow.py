@@ -12,8 +12,8 @@ from typing import Any, Callable, Iterator, Sequence, cast
 from pyspark.sql import SparkSession
 from rich.filesize import decimal as format_size
 
-from ... import connect, hudi, landing, stack
-from ...base import (
+from .. import connect, hudi, landing, stack
+from ..base import (
     ConnectorError,
     LakeError,
     SourceError,
@@ -23,18 +23,18 @@ from ...base import (
     paths,
     wait_until,
 )
-from ...base.tls import LOOPBACK_NAMES
-from ...connect import configs
-from ...hudi import changes
-from ...source import mariadb, postgres
-from ...source.queries import QUERIES
-from ...spark import session
-from ...topic import registry, topics
-from ..capture import Capture
-from ..flow import CaptureFlow
-from ..resources import OWN_PREFIX, OwnedResources, OwnSource
-from ..steps import Product, Step, Steps
-from ..walkthrough import Walkthrough
+from ..base.tls import LOOPBACK_NAMES
+from ..connect import configs
+from ..flow.capture import Capture
+from ..flow.flow import CaptureFlow
+from ..flow.resources import OWN_PREFIX, OwnedResources, OwnSource
+from ..flow.steps import Product, Step, Steps
+from ..flow.walkthrough import Walkthrough
+from ..hudi import changes
+from ..source import mariadb, postgres
+from ..source.queries import QUERIES
+from ..spark import session
+from ..topic import registry, topics
 from . import checking, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
 

@@ -9,17 +9,17 @@ from typing import Any, Callable, Sequence
 import pandas
 from psycopg import sql
 
-from ... import connect, hudi, landing, stack
-from ...base import LakeError, SourceError, WorkbenchError, World, paths
-from ...base.errors import CheckFailed
-from ...hudi.analyst_types import DEFAULT_SCALE
-from ...source import mariadb, postgres
-from ...source.names import identifier
-from ...spark import session
-from ...topic import topics
-from ..resources import OWN_PREFIX, SCHEMAS
-from ..steps import Product
-from ..walkthrough import Walkthrough
+from .. import connect, hudi, landing, stack
+from ..base import LakeError, SourceError, WorkbenchError, World, paths
+from ..base.errors import CheckFailed
+from ..flow.resources import OWN_PREFIX, SCHEMAS
+from ..flow.steps import Product
+from ..flow.walkthrough import Walkthrough
+from ..hudi.analyst_types import DEFAULT_SCALE
+from ..source import mariadb, postgres
+from ..source.names import identifier
+from ..spark import session
+from ..topic import topics
 from . import checking, comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
 from .flow import LABEL, OwnFlow, load, open_flow

@@ -14,12 +14,12 @@ from typing import Any, Callable, Literal, Optional, TypeVar, cast
 import yaml
 from pydantic import Field, ValidationError
 
-from ...base import LakeError, paths, wait, yaml_files
-from ...base.params import ConfigModel
-from ...connect import configs
-from ...source import mariadb, postgres
-from ...source.databases import SourceDatabase
-from ..resources import OWN_PREFIX
+from ..base import LakeError, paths, wait, yaml_files
+from ..base.params import ConfigModel
+from ..connect import configs
+from ..flow.resources import OWN_PREFIX
+from ..source import mariadb, postgres
+from ..source.databases import SourceDatabase
 
 TEMPLATES = yaml_files.load(Path(__file__).with_name("templates.yaml"))
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -5,9 +5,9 @@ from typing import Sequence
 
 import pandas
 
-from ... import stack
-from ...base import SourceError, World
-from ...source import readiness
+from .. import stack
+from ..base import SourceError, World
+from ..source import readiness
 from .files import Declaration, OwnTable
 
 HINT_LINE = "\n" + 12 * " "  # statements of SQL are copied: each begins a line of the hint

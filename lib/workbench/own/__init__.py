@@ -8,7 +8,7 @@ The ids of connector, slot, publication and topics begin with own_<flow>. The la
 database <flow>. Nothing is written into the user's tables.
 """
 
-from ..resources import OWN_PREFIX
+from ..flow.resources import OWN_PREFIX
 from .capturing import capture, recapture, register
 from .comparing import compare
 from .files import Declaration, OwnTable, declaration, folder

@@ -1,0 +1,4 @@
+"""Captured tables: their topics, their ingest into the lake, and their comparison with the source."""
+
+from .capture import Capture
+from .flow import CaptureFlow
