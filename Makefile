@@ -1,10 +1,12 @@
 # All commands; `make help` lists them. Inside .venv the same commands are `workbench <command>`, except those for
 # development of the workbench itself: test, check, drill, bench, wheel, lock.
 # PYTHON is `python3` if its version fits, else the latest that does. To choose another one: make PYTHON=…
+# Without any, and without a choice, uv finds or downloads one.
 FITS := import sys; v = sys.version_info[:2]; \
-	sys.exit(0 if (3, 10) <= v <= (3, 13) else f"Python {v[0]}.{v[1]} found, 3.10 to 3.13 needed: make PYTHON=… names one")
+	sys.exit(0 if (3, 10) <= v <= (3, 13) else f"Python {v[0]}.{v[1]} found, 3.10 to 3.13 needed: make PYTHON=… names one, or install uv, which brings one")
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; \
-	do $$p -c '$(FITS)' 2>/dev/null && echo $$p && exit; done; echo python3)
+	do $$p -c '$(FITS)' 2>/dev/null && echo $$p && exit; done; command -v uv >/dev/null && echo uv || echo python3)
+UV_VENV := uv venv --quiet --seed --python '>=3.10,<3.14'
 BIN := .venv/bin
 STAMP := .venv/.installed
 # --world, --param …: make run ARGS="10_outbox --world cluster"
@@ -20,9 +22,9 @@ install: $(STAMP) ## install Python packages and jars; existing files are kept
 	@$(BIN)/workbench install
 
 $(STAMP): requirements.lock pyproject.toml
-	@$(PYTHON) -c '$(FITS)'
+	@$(if $(filter uv,$(PYTHON)),,$(PYTHON) -c '$(FITS)')
 	@echo "installing Python packages into .venv with $(PYTHON), $$($(PYTHON) --version) (about two minutes the first time) …"
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/python || $(if $(filter uv,$(PYTHON)),$(UV_VENV),$(PYTHON) -m venv) .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(STAMP)

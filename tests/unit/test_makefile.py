@@ -18,7 +18,7 @@ def make(tmp_path):
     (tmp_path / "bin").mkdir()
 
     def run(fitting, *words):
-        for name in NAMES:  # all of them, so that none of this machine's is asked
+        for name in {*NAMES, *fitting}:  # all Pythons, so that none of this machine's is asked
             (tmp_path / "bin" / name).write_text(f"#!/bin/sh\nexit {int(name not in fitting)}\n")
             (tmp_path / "bin" / name).chmod(0o755)
         path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -42,7 +42,7 @@ def make(tmp_path):
     [
         (NAMES, "python3"),
         (["python3.10", "python3.12"], "python3.12"),
-        (["python3.13"], "python3.13"),
+        (["python3.13", "uv"], "python3.13"),
     ],
 )
 def test_the_newest_python_that_fits_where_python3_does_not(make, fitting, chosen):
@@ -50,8 +50,15 @@ def test_the_newest_python_that_fits_where_python3_does_not(make, fitting, chose
     assert f"{chosen} -m venv" in said and f"into .venv with {chosen}," in said
 
 
-def test_no_python_that_fits(make):
-    said = make([])
+def test_uv_brings_a_python_where_none_fits(make):
+    said = make(["uv"], "-n")
+    assert "uv venv --quiet --seed --python '>=3.10,<3.14' .venv" in said
+
+
+@pytest.mark.parametrize("chosen", [(), ("PYTHON=python3.10",)])
+def test_no_python_that_fits(make, chosen):
+    """A Python that the user has chosen is not replaced by another one."""
+    said = make(["uv"] if chosen else [], *chosen)
     assert "Error" in said and "installing" not in said
 
 
