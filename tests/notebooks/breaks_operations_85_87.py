@@ -57,8 +57,13 @@ states.at["TABLE_SCAN_COMPLETED", "additional_data"] = {"status": "SQL_EXCEPTION
         ),
         Break(
             'check.equal("changes without a backfill"',
-            "changed -= 1\nduring_backfill = during_backfill[1:]",
+            """
+changed -= 1
+during_backfill, at_once = during_backfill[1:], at_once[1:]
+backfills["at once"] += 1_000""",
             {
+                "changes beside the rows read at once": "topic",
+                "with pauses the backfill takes longer": "more than",
                 "changes without a backfill": "made",
                 "changes during the backfill in the lake": "topic",
             },
@@ -122,8 +127,11 @@ _postgres.execute(
         ),
         Break(
             'freed = stages["clustering"]["mb"]',
-            "removed = removed.iloc[1:]",
-            {"bytes cleaned away": "measured"},
+            'removed = removed.iloc[1:]\nmeasured["reads_usd"] /= 24 * 30 * factor',
+            {
+                "bytes cleaned away": "measured",
+                "in small files the requests cost more than the bytes": "more than",
+            },
         ),
         parameters={"scale": 0.1, "rounds": 2},
     ),

@@ -439,6 +439,11 @@ version(100, address="Elsewhere", last_update=datetime.datetime(2100, 1, 1))""",
             },
         ),
         Break(
+            'records = int(objects["records"].sum())',
+            'silent.loc[0, "count"] += 1',
+            {"rows that Spark reads by path, without an error": "files"},
+        ),
+        Break(
             "silver = query.sql(",
             """
 name, columns = "pagila_polled.pagila_query_processed", "address_id, last_update, country"
