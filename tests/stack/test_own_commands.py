@@ -84,7 +84,7 @@ def test_rows_that_are_removed_without_a_change_are_named(orders, spark, capsys)
     own.follow(orders, FLOW)
     left = postgres.query(orders.source("bikes"), "SELECT count(*) AS n FROM visits")["n"][0]
     execute(orders, "ALTER TABLE visits DETACH PARTITION visits_1; DROP TABLE visits_2")
-    lost = f"(?s)visits were removed, added or altered.*{left} differences"
+    lost = f"(?s)visits were removed, added or altered.*{left} extra in the lake"
     with pytest.raises(LakeError, match=lost):
         own.follow(orders, FLOW)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Iterable, Iterator, NamedTuple, Optional
 
@@ -67,7 +66,7 @@ class LakeReader:
     base_files: dict[str, int] = field(default_factory=dict)
     log_bytes: int = 0
     waiting: list[Sample] = field(default_factory=list)
-    fresh: deque[Fresh] = field(default_factory=deque)
+    fresh: list[Fresh] = field(default_factory=list)
     _listed: float = 0.0
     _has_changed: bool = False
     _unread_since: float = 0.0
@@ -75,17 +74,10 @@ class LakeReader:
     def read(self) -> None:
         """Read the timeline: which commits are new, and which were removed by a restore."""
         actions = completed_actions(self.table) if hudi.exists(self.table) else []
-        commits = {}
-        for action in actions:
-            if action.instant not in self.commits:
-                progress = read_progress(action.metadata)
-                self.is_landed = self.source not in progress if progress else self.is_landed
-                offsets = progress.get(self.source, {}).get("offsets", {})
-                complete = parse_instant(action.instant).timestamp() + (action.seconds or 0.0)
-                parsed = {int(partition): int(offset) for partition, offset in offsets.items()}
-                commits[action.instant] = (parsed, complete)
-            else:
-                commits[action.instant] = self.commits[action.instant]
+        commits = {
+            each.instant: self.commits.get(each.instant) or self._read_commit(each)
+            for each in actions
+        }
         if self.commits and not commits.keys() & self.commits.keys():
             self.waiting = []  # the table was removed or made anew, and with it perhaps its topic
         self._has_changed |= commits.keys() != self.commits.keys()
@@ -95,10 +87,19 @@ class LakeReader:
         elif self._has_changed and time.time() - self._listed > FILES_EVERY_S:
             self._list_files(actions)
 
+    def _read_commit(self, action: CompletedAction) -> tuple[Offsets, float]:
+        """Return the offsets of a commit, and the time when it was complete."""
+        progress = read_progress(action.metadata)
+        if progress:
+            self.is_landed = self.source not in progress
+        offsets = progress.get(self.source, {}).get("offsets", {})
+        complete = parse_instant(action.instant).timestamp() + (action.seconds or 0.0)
+        return {int(partition): int(offset) for partition, offset in offsets.items()}, complete
+
     def _list_files(self, actions: list[CompletedAction]) -> None:
         self._listed, self._has_changed = time.time(), False
         sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
-        slices = file_slices(actions, actions[-1].instant).values() if actions else ()
+        slices = file_slices(actions, actions[-1].instant).values()
         paths = [path for needed in slices for path in needed if path in sizes]
         self.base_files = {path: sizes[path] for path in paths if path.endswith(".parquet")}
         self.log_bytes = sum(sizes[path] for path in paths if path not in self.base_files)
@@ -116,21 +117,18 @@ class LakeReader:
             ends: {partition: offset after the last message}. A topic that was made anew ends before messages
                 that the topic of before had; these are not waited for any more.
         """
-        self.waiting = [
-            each for each in (*self.waiting, *samples) if each.offset < ends.get(each.partition, 0)
-        ]
+        waiting = [s for s in (*self.waiting, *samples) if s.offset < ends.get(s.partition, 0)]
         for offsets, complete in self.commits.values():
-            later = []
-            for each in self.waiting:
-                if each.offset >= offsets.get(each.partition, 0):
-                    later.append(each)
-                elif each.committed:
-                    to_topic = each.published - each.committed
-                    self.fresh.append(Fresh(complete, to_topic, complete - each.published))
-            self.waiting = later
-        self.waiting = sorted(self.waiting, key=lambda each: each.published)[:MAX_WAITING]
+            visible = [s for s in waiting if s.offset < offsets.get(s.partition, 0)]
+            waiting = [s for s in waiting if s.offset >= offsets.get(s.partition, 0)]
+            self.fresh += [
+                Fresh(complete, s.published - s.committed, complete - s.published)
+                for s in visible
+                if s.committed
+            ]
+        self.waiting = sorted(waiting, key=lambda sample: sample.published)[:MAX_WAITING]
         start = time.time() - WINDOW_S
-        self.fresh = deque(each for each in self.fresh if each.visible > start)
+        self.fresh = [each for each in self.fresh if each.visible > start]
 
     def waiting_s(self, unread: int) -> float:
         """Return for how many seconds the oldest of so many unread messages has been waiting.
@@ -159,13 +157,15 @@ class LakeReader:
     def interrupted(self, world: World) -> Iterator[tuple[str, float]]:
         """Yield (instant, seconds since its start) of commits that no process completes."""
         started = min(pending(self.table).values(), default=time.time())
-        if time.time() - started > INTERRUPTED_S:
-            try:
-                with table_lock(world, self.table):
-                    requests = pending(self.table)
-            except LakeError:  # an ingest holds the lock, so it is running
-                return
-            yield from ((instant, time.time() - start) for instant, start in requests.items())
+        if time.time() - started <= INTERRUPTED_S:
+            return
+        try:
+            with table_lock(world, self.table):
+                requests = pending(self.table)
+        except LakeError:  # an ingest holds the lock, so it is running
+            return
+        for instant, start in requests.items():
+            yield instant, time.time() - start
 
 
 def pending(table: hudi.Table) -> dict[str, float]:
@@ -180,7 +180,7 @@ def pending(table: hudi.Table) -> dict[str, float]:
 
 
 def quantiles(fresh: Iterable[Fresh]) -> Optional[dict[str, float]]:
-    """Return the freshness of samples: p50, p95, to_topic, to_lake (medians), in seconds."""
+    """Return the freshness of samples: p50, p95, to_topic, to_lake (medians), in seconds; None without samples."""
     frame = pd.DataFrame(fresh, columns=Fresh._fields)
     if frame.empty:
         return None
