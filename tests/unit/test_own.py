@@ -307,13 +307,12 @@ def test_a_free_name_can_be_the_name_of_a_flow(world):
     for name in ("", "9", "No way", "a" * 5000, "ünder.world"):
         files.require_name(files.free_name(name))
     with pytest.raises(LakeError, match="(?s)'No way' is not the name of a flow.*--as no_way_2"):
-        capturing._open("No way", None, False)
-    requested = own.Declaration.model_validate({**FLOW, "raw": True})
+        own.capture(world, "bikes", flow="No way")
     with pytest.raises(
         LakeError,
         match="(?s)has the raw False.*--as bikes_3;.*`workbench forget bikes --world local`",
     ):
-        capturing._open("bikes", requested, False)
+        own.capture(world, "bikes", raw=True)
 
 
 @pytest.mark.parametrize("changes", [{}, {"poll": "updated", "format": "json", "raw": True}])

@@ -78,7 +78,7 @@ def capture(
         CheckFailed: a lake table does not equal its source. The other tables are captured.
     """
     name, at = flow or source, world.source(source)
-    declared = _open(name, _requested_flow(world, source, format, raw, poll), bool(format))
+    declared = _open(world, name, source, format, raw, poll)
     checking.require_server(world, declared)
     drafts = [
         _draft(declared, each, key=key, partition=partition, type=type, excluded=exclude)
@@ -103,8 +103,7 @@ def capture(
 def recapture(world: World, flow: str) -> None:
     """Capture the tables of a flow from a new snapshot, with the columns, primary keys and types that they have now.
 
-    Topics and connector are removed first. The lake tables stay until the new topics hold the whole snapshot, and each
-    message of it has been ingested into a copy. A repeated call continues an interrupted one.
+    Topics, connector and lake tables are removed first. A repeated call continues an interrupted one.
 
     Raises:
         LakeError: there is no such flow; or a message of the snapshot cannot be ingested.
@@ -113,103 +112,57 @@ def recapture(world: World, flow: str) -> None:
     """
     command = f"recapture {flow}"
     at, captured = open_flow(world, flow, continued=command)
-    declared = captured.declared
+    declared = captured.declared.model_copy(update={"unfinished": "recapture"})
     comparing.require_tables(at, captured)
     checking.require_server(world, declared)
     checking.require_capturable(world, declared, declared.tables)
-    renewed = [
+    tables_now = [
         _with_catalog(at, declared, each.model_copy(update={"joined": False}))
         for each in declared.tables
     ]
-    declared = declared.model_copy(update={"unfinished": "recapture"})
     files.write_declaration(flow, declared)
     load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
-    files.write(flow, declared.with_tables(renewed))
-    at, captured = open_flow(world, flow, continued=command)
-    _deploy(at, captured, renewed)
-    if declared.poll:
-        landing.run_once(at, *captured.deployed_connectors)
-    for own in renewed:
-        _rehearse(at, captured, own)
     for table in captured.tables(at):
         hudi.drop(session(at), at, table)
-    for own in renewed:
-        comparing.compare_table(at, captured, own, is_first=True)
-    files.write(flow, declared.with_tables(renewed).model_copy(update={"unfinished": ""}))
+    files.write_storage(flow, {})
+    renewed = declared.with_tables(tables_now)
+    files.write(flow, renewed)
+    _complete(world, flow, continued=command)
+    files.write_declaration(flow, renewed.model_copy(update={"unfinished": ""}))
 
 
-def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
-    """Ingest the snapshot of a table into a copy that is removed again.
-
-    Raises:
-        LakeError: a message cannot be ingested. The lake table was not changed.
-    """
-    if not topics.offset_span(at, flow.topic(at, own.name)):
-        return
-    spark, copy = session(at), hudi.scratch_copy(at, flow.table(at, own.name))
-    hudi.drop(None, at, copy)
-    hudi.ingest(spark, at, flow.source(at, own.name), copy)
-    dead = hudi.dead_letters(spark, at, copy).take(1)
-    hudi.drop(None, at, copy)
-    if dead:
-        raise LakeError(
-            f"a row of {own.source} cannot be captured: {dead[0]['reason']}",
-            location=f"topic {dead[0]['topic']}, partition {dead[0]['partition']}, offset {dead[0]['offset']}",
-            hint=f"correct the row in the source, and repeat `workbench recapture {flow.name} --world {at.name}`. "
-            "The lake tables are as they were, and get no changes until then",
-        )
-
-
-def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
-    """Return the declaration of a flow with these options, without tables.
+def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: str) -> Declaration:
+    """Return the declaration of a flow; a new one is that of the options, without tables.
 
     Raises:
-        LakeError: a polled flow cannot have this engine or format.
+        LakeError: the flow has other options, or a name that cannot be used; or it cannot be polled.
     """
+    files.require_name(flow, hint=f"--as {files.free_name(flow)}")
+    existing = files.declaration(flow) if files.exists(flow) else None
+    if existing:
+        files.require_finished(flow, existing)
+        format = format or existing.format
     engine = world.source_engine(source)
-    format = format or "json"
-    if poll and (engine, format) != ("postgres", "json"):
+    options = {
+        "world": world.name,
+        "source": source,
+        "engine": engine,
+        "database": world.source(source).server(engine).database,
+        "format": format or "json",
+        "raw": raw,
+        "poll": poll,
+    }
+    if poll and (engine, options["format"]) != ("postgres", "json"):
         raise LakeError(
             f"a table of {engine} cannot be polled with messages in {format}",
             expected="PostgreSQL and JSON",
             hint="--format json" if engine == "postgres" else "without --poll the log is read",
         )
-    return Declaration.model_validate(
-        {
-            "world": world.name,
-            "source": source,
-            "engine": engine,
-            "database": world.source(source).server(engine).database,
-            "format": format,
-            "raw": raw,
-            "poll": poll,
-            "tables": [],
-        }
-    )
-
-
-def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:
-    """Return the declaration of a flow; a new one is that of the options, without tables.
-
-    Args:
-        flow: name of the flow.
-        requested: the options.
-        has_format: whether a format was requested; otherwise an existing flow keeps its format.
-
-    Raises:
-        LakeError: the flow has other options, or a name that cannot be used.
-    """
-    files.require_name(flow, hint=f"--as {files.free_name(flow)}")
-    if not (files.folder(flow) / "flow.yaml").exists():
-        return requested
-    declared = files.declaration(flow)
-    files.require_finished(flow, declared)
-    options = ["world", "source", "engine", "database", "raw", "poll"]
-    for option in [*options, "format"] if has_format else options:
-        existing, value = getattr(declared, option), getattr(requested, option)
-        if existing != value:
+    declared = existing or Declaration.model_validate({**options, "tables": []})
+    for option, value in options.items():
+        if getattr(declared, option) != value:
             raise LakeError(
-                f"flow {flow!r} has the {option} {existing!r}, not {value!r}",
+                f"flow {flow!r} has the {option} {getattr(declared, option)!r}, not {value!r}",
                 location=paths.display_path(files.folder(flow)),
                 hint=f"choose another name: --as {files.free_name(flow)}; "
                 f"or first `workbench forget {flow} --world {declared.world}`",
@@ -369,9 +322,11 @@ def _scales(at: World, declared: Declaration, table: OwnTable) -> dict[str, int]
     return {column: min(int(n), MAX_SCALE) for column, n in digits.items() if n > DEFAULT_SCALE}
 
 
-def _complete(world: World, flow: str, progress: Callable[[str], None]) -> pandas.DataFrame:
+def _complete(
+    world: World, flow: str, progress: Callable[[str], None] = print, continued: str = ""
+) -> pandas.DataFrame:
     """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
-    at, captured = open_flow(world, flow, start=False)
+    at, captured = open_flow(world, flow, start=False, continued=continued)
     comparing.require_tables(at, captured)
     captured.require_slot(at)
     new = _new_tables(at, captured)

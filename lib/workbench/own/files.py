@@ -136,6 +136,11 @@ def folder(flow: str = "") -> Path:
     return paths.flows_dir() / flow
 
 
+def exists(flow: str) -> bool:
+    """Return whether there is a flow of this name."""
+    return (folder(flow) / "flow.yaml").exists()
+
+
 def declaration(flow: str) -> Declaration:
     """Return the content of a flow's flow.yaml.
 
@@ -268,7 +273,7 @@ def storage(flow: str) -> dict[str, list[str]]:
 
 def write_storage(flow: str, ids: dict[str, list[str]]) -> None:
     """Store what `storage` returns, for a flow that still exists."""
-    if (folder(flow) / "flow.yaml").exists():
+    if exists(flow):
         path = folder(flow) / "storage.json"
         paths.write_private_file(path, json.dumps(ids, indent=2).encode())
 

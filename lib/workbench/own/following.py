@@ -45,10 +45,14 @@ def follow(
     captured.restart_failed(at)
     if not continuous:
         captured.wait_until_captured(at)
-    looked_at, filled = time.monotonic(), adding.FilledColumns(at, captured)
+    looked_at, filled = time.monotonic(), dict[str, set[str]]()
     with stop_on_signal() as stop:
         for counts in captured.follow(session(at), at, *followed, stop=stop):
-            filled.require(counts)
+            for own in captured.declared.tables:
+                # the first round also sees columns that an earlier call has added
+                if own.name in counts and (own.name not in filled or counts[own.name].messages):
+                    known = filled.get(own.name, set())
+                    filled[own.name] = adding.require_filled(at, captured, own, known)
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
