@@ -335,21 +335,6 @@ def test_a_damaged_memory_of_another_version_begins_anew(world, text, capfd):
     assert ("is damaged" in capfd.readouterr().err) == ("unknown" not in text)
 
 
-def test_growth_of_a_topic_is_known_to_later_processes(world):
-    captured = CaptureFlow([])
-    topic = TopicReader("t", "json", ends={0: 3, 1: 4})
-    first = FlowReader("payments", world, captured)
-    assert (
-        first.source._last_growth(topic, 100.0) == 100
-        and first.source._last_growth(topic, 200.0) == 100
-    )
-    first._store_memory(Observation("payments"))
-    second = FlowReader("payments", world, captured)
-    assert second.source._last_growth(topic, 300.0) == 100
-    topic.ends = {0: 3, 1: 5}
-    assert second.source._last_growth(topic, 400.0) == 400
-
-
 def test_later_processes_report_changes_that_reach_no_topic(world, monkeypatch):
     """What each `watch --once` does: the counts of the source grow, the topic does not."""
     captured = CaptureFlow([Capture("public.orders", "id", "outbox_source")])

@@ -72,7 +72,8 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) ->
         LakeError: messages could not be decoded; or earlier ones could not, and not all values can be compared.
     """
     table, storage = flow.table(at, own.name), tables.storage(at, flow.declared, own.source)
-    result = reconcile(at, flow, own)
+    described = tables.describe(at, flow.declared, own)
+    result = reconcile(at, flow, described)
     claim = f"first copy of {own.source} = lake" if is_first else f"{own.source} = lake"
     check.true(f"{claim}, {_extent(result)}", result.is_equal, repr(result), "no difference")
     if result.not_compared:
@@ -81,18 +82,16 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) ->
     files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     if is_first and hudi.exists(table):
         hudi.label(at, table, LABEL, result.position)
-    described = tables.describe(at, flow.declared, own)
     return described.model_copy(update={"rows": result.rows[0]})
 
 
 def reconcile(at: World, flow: OwnFlow, own: OwnTable) -> Reconciliation:
-    """Ingest the changes of a table, and compare its rows; or count them, if its key or size allows no more."""
-    table, described = flow.table(at, own.name), tables.describe(at, flow.declared, own)
-    compared = values.comparable_columns(at, flow.declared, described, table)
-    has_key = {*described.key} <= {*compared}
-    if has_key and described.rows <= MAX_COMPARED_ROWS:
+    """Ingest the changes of a described table, and compare its rows; or count them, if key or size allow no more."""
+    table = flow.table(at, own.name)
+    has_key = {*own.key} <= {*values.comparable_columns(at, flow.declared, own, table)}
+    if has_key and own.rows <= MAX_COMPARED_ROWS:
         return reconcile_table(at, flow, own.name, table)
-    return _count(at, flow, described)
+    return _count(at, flow, own)
 
 
 def _count(at: World, flow: OwnFlow, own: OwnTable) -> Reconciliation:

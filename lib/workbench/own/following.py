@@ -113,7 +113,8 @@ def _require_same_storage(
 
 
 def _require_same_rows(at: World, captured: OwnFlow, own: files.OwnTable) -> None:
-    result = comparing.reconcile(at, captured, own)
+    described = tables.describe(at, captured.declared, own)
+    result = comparing.reconcile(at, captured, described)
     if not result.is_equal:
         raise LakeError(
             f"rows of {own.source} were removed, added or altered without a message: by TRUNCATE, by ALTER "
