@@ -28,7 +28,6 @@ from ..hudi.timeline import completed_actions
 from ..source import mariadb
 from ..source.names import identifier
 from ..spark import session
-from ..topic import topics
 from .flow import CaptureFlow
 from .reconcile_sql import DIALECTS, Side, Sums, kind_name, quoted, text_sql
 from .reconciliation import Reconciliation
@@ -113,36 +112,24 @@ class _Comparison:
     def update(self, label: str = "") -> None:
         """Bring what the source has committed so far into the lake, and open a later commit, or a label's."""
         self.flow.wait_until_captured(self.world)
-        is_counted = isinstance(self.changes, changes.Topic) and not self.flow.polled
-        end = topics.end_offsets(self.world, self.changes.name) if is_counted else {}
 
-        def has_arrived() -> bool:
-            offsets = self.progress().get("offsets", {})
-            return bool(end) and all(offsets.get(str(p), 0) >= n for p, n in end.items())
-
-        def is_up_to_date() -> bool:
-            if not has_arrived():  # another process may ingest, too
-                self.flow.ingest(self.spark, self.world, self.table, stop=has_arrived)
+        def ingest() -> bool:
+            self.flow.ingest(self.spark, self.world, self.table)
             return True
 
         wait_until(
-            is_up_to_date,
-            f"{self.table.name} to have the changes of {self.changes.name}",
+            ingest,
+            f"another ingest into {self.table.name} to end",
             timeout=120,
             is_transient=lambda error: "another ingest" in str(error),
         )
         instants = [action.instant for action in completed_actions(self.table)]
-        instant = (
-            resolve_instant(self.world, self.table, label) if label else max(instants, default="")
-        )
+        instant = max(instants, default="")
+        if label:
+            instant = resolve_instant(self.world, self.table, label)
         if not self.instant or instant != self.instant:
             self.instant = instant
             self.open()
-
-    def progress(self, until: str = "9") -> changes.SourceProgress:
-        """Return the position of the lake table in its source, as of an instant."""
-        actions = [action for action in completed_actions(self.table) if action.instant <= until]
-        return read_progress(last_ingest_commit(self.table, actions)).get(self.changes.id, {})
 
     def open(self) -> None:
         """Open both sides, the lake as of `instant`; a column that the lake lacks is compared as text."""
@@ -226,7 +213,9 @@ class _Comparison:
 
     def changed_keys(self, instant: str) -> set[int]:
         """Return the numbers of the keys that have messages after a commit."""
-        progress, key = self.progress(instant), self.source.key
+        actions = [each for each in completed_actions(self.table) if each.instant <= instant]
+        commit, key = last_ingest_commit(self.table, actions), self.source.key
+        progress = read_progress(commit).get(self.changes.id, {})
         if "offsets" not in progress or not isinstance(self.changes, changes.Topic):
             raise LakeError(
                 f"which changes followed {instant} is unknown",
