@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -443,6 +444,8 @@ def test_columns_with_other_values_in_raw_types_are_not_compared(bikes, spark, c
     assert "row by row, without price, " in text
     for column in ("opens", "seen", "lasts", "place"):
         assert f"{column}" in text.partition("without price")[2]
+    names = re.findall("; without ([^;]+);", text)[0].split(", ")
+    assert names == sorted(names) and "price" in names
     execute(bikes, "UPDATE types SET name = 'x', seen = now() WHERE id <= 20")
     assert own.follow(bikes, "bikes")["types"].upserts == 20
     own.compare(bikes, "bikes")
