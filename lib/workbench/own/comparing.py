@@ -74,6 +74,8 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) ->
     table, storage = flow.table(at, own.name), tables.storage(at, flow.declared, own.source)
     described = tables.describe(at, flow.declared, own)
     result = reconcile(at, flow, described)
+    if not result.is_equal:
+        print(result)  # all of it: the line of a check is short
     claim = f"first copy of {own.source} = lake" if is_first else f"{own.source} = lake"
     check.true(f"{claim}, {_extent(result)}", result.is_equal, repr(result), "no difference")
     if result.not_compared:
