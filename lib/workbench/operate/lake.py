@@ -25,7 +25,6 @@ from .messages import Offsets, Sample
 WINDOW_S = 600.0  # freshness and rates are those of ten minutes
 SMALL_FILE_BYTES = 1 << 20
 INFLIGHT = ("inflight", "deltacommit.inflight")  # of a Copy-on-Write commit, Merge-on-Read
-FILES_EVERY_S = 60.0  # the files of a table are listed at most that often
 MAX_WAITING = 1_000  # samples, the oldest
 INTERRUPTED_S = 5.0  # age of an incomplete commit that no process writes
 
@@ -53,7 +52,7 @@ class LakeReader:
         source: id of the topic that is ingested into it.
         commits: {instant: ({partition: next offset}, time when it was complete)}, in their order.
         is_landed: whether its messages come from landed files, whose offsets are of files.
-        base_files: {path: bytes} of the base files that a read needs, of the active timeline.
+        base_files: bytes of each base file that a read needs, of the active timeline.
         log_bytes: bytes of the logs on top of them.
         waiting: sampled messages that are not in the lake.
         fresh: samples of WINDOW_S that are.
@@ -63,12 +62,10 @@ class LakeReader:
     source: str
     commits: dict[str, tuple[Offsets, float]] = field(default_factory=dict)
     is_landed: bool = False
-    base_files: dict[str, int] = field(default_factory=dict)
+    base_files: list[int] = field(default_factory=list)
     log_bytes: int = 0
     waiting: list[Sample] = field(default_factory=list)
     fresh: list[Fresh] = field(default_factory=list)
-    _listed: float = 0.0
-    _has_changed: bool = False
     _unread_since: float = 0.0
 
     def read(self) -> None:
@@ -80,12 +77,9 @@ class LakeReader:
         }
         if self.commits and not commits.keys() & self.commits.keys():
             self.waiting = []  # the table was removed or made anew, and with it perhaps its topic
-        self._has_changed |= commits.keys() != self.commits.keys()
-        self.commits = commits
-        if not commits:
-            self.base_files, self.log_bytes = {}, 0
-        elif self._has_changed and time.time() - self._listed > FILES_EVERY_S:
+        if commits.keys() != self.commits.keys():
             self._list_files(actions)
+        self.commits = commits
 
     def _read_commit(self, action: CompletedAction) -> tuple[Offsets, float]:
         """Return the offsets of a commit, and the time when it was complete."""
@@ -97,12 +91,13 @@ class LakeReader:
         return {int(partition): int(offset) for partition, offset in offsets.items()}, complete
 
     def _list_files(self, actions: list[CompletedAction]) -> None:
-        self._listed, self._has_changed = time.time(), False
-        sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
-        slices = file_slices(actions, actions[-1].instant).values()
-        paths = [path for needed in slices for path in needed if path in sizes]
-        self.base_files = {path: sizes[path] for path in paths if path.endswith(".parquet")}
-        self.log_bytes = sum(sizes[path] for path in paths if path not in self.base_files)
+        """Find the sizes of the files that a read needs."""
+        slices = file_slices(actions, actions[-1].instant).values() if actions else ()
+        needed = {path for paths in slices for path in paths}
+        found = files.list_files(self.table.base) if needed else {}
+        sizes = {path: info.size for path, info in found.items() if path in needed}
+        self.base_files = [size for path, size in sizes.items() if path.endswith(".parquet")]
+        self.log_bytes = sum(sizes.values()) - sum(self.base_files)
 
     def committed(self, before: float = float("inf")) -> Offsets:
         """Return {partition: offset of the next message to ingest}, of the last commit before a time."""
@@ -147,7 +142,7 @@ class LakeReader:
 
     def small_files(self) -> int:
         """Return the number of base files below SMALL_FILE_BYTES."""
-        return sum(size < SMALL_FILE_BYTES for size in self.base_files.values())
+        return sum(size < SMALL_FILE_BYTES for size in self.base_files)
 
     def seconds_ahead(self) -> float:
         """Return how far the newest commit lies ahead of the clock; negative if it is past."""

@@ -155,7 +155,7 @@ class FlowReader:
                 )
             if lake.small_files() > self.limits.small_files:
                 yield self._problem("small_files", table=name, files=lake.small_files())
-            ratio = lake.log_bytes / max(1, sum(lake.base_files.values()))
+            ratio = lake.log_bytes / max(1, sum(lake.base_files))
             if ratio > self.limits.log_ratio and lake.log_bytes > SMALL_FILE_BYTES:
                 yield self._problem("unmerged_logs", table=name, ratio=ratio)
 
