@@ -18,10 +18,10 @@ Its packages in the order of the data flow (docs/design.md):
 - explore: the tables of the lake, their rows at an instant, and what changed.
 - run: headless execution of notebooks in their order, with a report.
 - storefront: an example application, three eventually consistent services with a store each.
-- flow: captured tables, from the source to the lake.
+- flow: captured tables, from the source to the lake, and their comparison by checksums.
 - own: flows of the user's own tables.
 - tracks: one module for each track of notebooks.
-- operate: the state of all flows, and the comparison of source and lake by checksums.
+- operate: the state of all flows, their reconciliation with the sources, and new snapshots.
 
 A package imports only from packages above it. `cli`, the command `workbench`, is last.
 

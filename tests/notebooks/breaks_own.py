@@ -1,8 +1,13 @@
 """Breaks for the checks of notebooks 91 to 93; breaking.py describes breaks."""
 
-from breaking import SHORTER, WHOLE, Break, Run
+from breaking import Break, Run
 
 FIVE = ("stations", "bikes", "riders", "trips", "weather")
+# the second reader, with which tables are compared, misses a row
+SHORTER = """
+_read = hudi.read_arrow
+hudi.read_arrow = lambda *args, **options: _read(*args, **options).slice(1)"""
+WHOLE = "hudi.read_arrow = _read"
 # a row of each table that only the lake loses
 LOST = """
 for _statement in (
@@ -42,9 +47,9 @@ CAPTURE = [
             "own.compare(world, source)",
             LOST,
             {
-                "public.stations = lake, row by row": "missing in lake",
-                "public.bikes = lake, row by row": "bike_id=7",
-                "public.riders = lake, row by row": "rider_id=7",
+                "public.stations = lake, row by row": "missing in the lake",
+                "public.bikes = lake, row by row": "1 missing in the lake",
+                "public.riders = lake, row by row": "1 missing in the lake",
                 "public.trips = lake, row by row": "77.77",
                 "public.weather = lake, row by row": "2025-03-01",
                 "rows of each table, by Spark": "bikes",

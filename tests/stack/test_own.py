@@ -38,7 +38,7 @@ def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsy
     done = own.follow(bikes, "bikes")["stations"]
     assert (done.upserts, done.deletes) == (2, 1)
     own.compare(bikes, "bikes")
-    assert "200 rows × 4 columns, no value differs" in capsys.readouterr().out
+    assert "200 rows in the source, 200 in the lake; no difference" in capsys.readouterr().out
     history = trace.row(bikes, tracks.traced_table(bikes, "bikes/stations"), 7)
     assert list(history.changes["op"]) == ["snapshot", "update"]
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -54,7 +55,7 @@ class TestOneFlow:
     def test_an_added_column_is_a_difference_until_a_message_has_it(self, bikes, spark, capsys):
         execute(bikes, "ALTER TABLE stations ADD COLUMN ramp int")
         own.compare(bikes, "bikes")
-        assert "200 rows × 5 columns, no value differs" in capsys.readouterr().out
+        assert "200 rows in the source, 200 in the lake; no difference" in capsys.readouterr().out
         execute(bikes, "UPDATE stations SET ramp = 3 WHERE station_id = 1")
         own.compare(bikes, "bikes")
         execute(bikes, "ALTER TABLE stations ADD COLUMN open boolean DEFAULT true")
@@ -96,17 +97,16 @@ class TestOneFlow:
         }
         own.compare(bikes, "bikes")
         text = capsys.readouterr().out
-        assert "200 rows × 6 columns, no value differs" in text
+        assert "200 rows in the source, 200 in the lake; no difference" in text
         assert "nothing to change" not in text
         own.capture(bikes, "bikes", "riders")
         assert "nothing to change" in capsys.readouterr().out
 
-    def test_each_table_that_differs_is_shown(self, bikes, spark, capsys, monkeypatch):
+    def test_each_table_that_differs_is_shown(self, bikes, spark, capsys):
         """The next test captures them anew."""
         spark.sql("DELETE FROM bikes.riders WHERE id = 2")
         spark.sql("DELETE FROM bikes.none_yet WHERE id = 1")
         capsys.readouterr()
-        monkeypatch.setattr(comparing, "COMPARISONS", 1)
         with pytest.raises(CheckFailed, match="public.riders = lake"):
             own.compare(bikes, "bikes")
         lines = [line for line in capsys.readouterr().out.splitlines() if " = lake" in line]
@@ -249,7 +249,7 @@ def test_a_wide_table_is_captured_in_avro(bikes, spark, capsys):
     done = own.follow(bikes, "bikes")["wide"]
     assert (done.upserts, done.deletes) == (1, 0)
     own.compare(bikes, "bikes")
-    assert "50 rows × 301 columns, no value differs" in capsys.readouterr().out
+    assert "50 rows in the source, 50 in the lake; no difference" in capsys.readouterr().out
 
 
 def test_a_table_leaves_its_flow(bikes, spark, capsys, monkeypatch):
@@ -444,6 +444,8 @@ def test_columns_with_other_values_in_raw_types_are_not_compared(bikes, spark, c
     assert "row by row, without price, " in text
     for column in ("opens", "seen", "lasts", "place"):
         assert f"{column}" in text.partition("without price")[2]
+    names = re.findall("; without ([^;]+);", text)[0].split(", ")
+    assert names == sorted(names) and "price" in names
     execute(bikes, "UPDATE types SET name = 'x', seen = now() WHERE id <= 20")
     assert own.follow(bikes, "bikes")["types"].upserts == 20
     own.compare(bikes, "bikes")
@@ -480,7 +482,7 @@ class TestDeadLetters:
         with pytest.raises(LakeError, match="price"):
             own.follow(bikes, "bikes")
         assert own.follow(bikes, "bikes")["prices"].messages == 0
-        with pytest.raises(CheckFailed, match="id=2"):
+        with pytest.raises(CheckFailed, match="2 .*(missing|different)"):
             own.compare(bikes, "bikes")
         execute(bikes, "UPDATE prices SET price = 0.5 WHERE id = 2")
         assert own.follow(bikes, "bikes")["prices"].upserts == 1
@@ -511,11 +513,11 @@ class TestDeadLetters:
         assert hudi.ingest(spark, at, flow.source(at, "prices"), table).dead_letters == 1
         assert own.follow(bikes, "bikes")["prices"].messages == 0
         [observation] = operate.Watcher(bikes, "bikes").observe()
-        assert sum(observation.dead_letters["prices"].values()) == 2
+        assert observation.dead_letters == {"prices": 2}
         assert "dead_letters" in {each.kind for each in observation.problems}
         lake_files.remove(hudi.dead_letters_path(at, table))
         [observation] = operate.Watcher(bikes, "bikes").observe()
-        assert observation.dead_letters == {"prices": {}}
+        assert observation.dead_letters == {"prices": 0}
 
     def test_what_a_comparison_cannot_see_is_no_success_while_there_are_dead_letters(
         self, bikes, spark, monkeypatch
@@ -549,7 +551,7 @@ def test_a_capture_with_dead_letters_is_no_success_until_its_rows_are_correct(bi
     execute(bikes, "INSERT INTO prices VALUES (1, 1.5), (2, 1e30)")
     with pytest.raises(LakeError, match="price"):
         own.capture(bikes, "bikes", "prices")
-    with pytest.raises(CheckFailed, match="id=2"):
+    with pytest.raises(CheckFailed, match="2 .*(missing|different)"):
         own.capture(bikes, "bikes", "prices")
     execute(bikes, "UPDATE prices SET price = 2.5 WHERE id = 2")
     own.capture(bikes, "bikes", "prices")

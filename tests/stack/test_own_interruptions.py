@@ -35,7 +35,6 @@ CHANGES = [
     (files, "write_declaration"),
     (files, "write_connector"),
     (files, "write_storage"),
-    (files, "write_filled_columns"),
     (mariadb, "grant_replication"),
     (postgres, "create_publication"),
     (postgres, "drop_publication"),

@@ -21,7 +21,7 @@ from workbench import hudi, operate, own, stack
 from workbench.base import LakeError
 from workbench.cli import main
 from workbench.cli import operate as cli_operate
-from workbench.operate import reconcile_sql, reconciling
+from workbench.flow import reconcile_sql, reconciling
 from workbench.source import mariadb, postgres
 
 DATABASE = "reconcile_test"

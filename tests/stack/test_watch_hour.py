@@ -39,14 +39,13 @@ FOLLOWS = {
         "no_records",
         "connector_stopped",
         "connector_missing",
-        "delivered_again",
     },
     "slot_missing": {"connector_stopped", "no_records"},
     "offsets_lost": {"connector_stopped", "slot_inactive", "no_records"},
     "registry_down": {"connector_failed", "no_records", "slot_stalled"},
 }
 # they follow from a pause of the ingest or of the connector, which most recoveries are
-ALWAYS = {"stale", "unread_old", "schema_new", "not_observed"}
+ALWAYS = {"stale", "unread_old", "not_observed"}
 # the recovery removes and makes anew: topic, slot, connector and its offsets
 CAPTURED_ANEW = {"slot_missing", "offsets_lost", "topic_truncated", "differs"}
 WHILE_CAPTURED = {
@@ -203,13 +202,6 @@ def clock_back(drill):
         ahead.unlink()
 
 
-def delivered_again(drill):
-    topic = flow.topic(drill.world)
-    messages = topics.read_all(drill.world, topic)[-500:]
-    topics.produce(drill.world, topic, [(each.key(), each.value()) for each in messages])
-    drill.named("delivered_again")
-
-
 def differs(drill):
     def publish(actions):
         statement = f"ALTER PUBLICATION {flow.publication} SET (publish = '{actions}')"
@@ -237,7 +229,6 @@ FAULTS = (
     registry_down,
     disk_full,
     clock_back,
-    delivered_again,
     differs,
 )
 

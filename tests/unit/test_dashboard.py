@@ -31,9 +31,9 @@ def labels_by_metric():
         Observation(
             "payments",
             freshness={"p50": 0.5, "p95": 1.5},
-            unread={"payments": {0: 7}},
+            unread={"payments": 7},
             retained={"slot": 1024},
-            dead_letters={"payments": {"reason": 1}},
+            dead_letters={"payments": 1},
         )
     ]
     families = list(collector.collect())

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from workbench import own, tracks
 from workbench.base import params, paths, secrets
 from workbench.base.errors import ConnectorError, LakeError, SourceError
-from workbench.checks.check_values import values_equal
 from workbench.cli.main import app
 from workbench.connect import configs
 from workbench.flow import resources, walkthrough
@@ -286,15 +285,6 @@ def test_a_damaged_json_of_the_connector_blocks_all_but_the_removal(world, monke
     assert removed == [expected] * 3
 
 
-def test_a_point_without_finite_coordinates_equals_that_of_the_lake():
-    lake = {"x": float("-inf"), "y": float("nan")}
-    assert not values_equal({"x": "-Infinity", "y": "NaN"}, lake)
-    assert values_equal(values.with_numbers({"x": "-Infinity", "y": "NaN"}), lake)
-    assert not values_equal(values.with_numbers({"x": "Infinity", "y": "NaN"}), lake)
-    assert values_equal(values.with_numbers({"x": 1, "y": 2.5}), {"x": 1.0, "y": 2.5})
-    assert values.with_numbers(None) is None
-
-
 @pytest.mark.parametrize(
     "kind, base",
     [
@@ -317,13 +307,12 @@ def test_a_free_name_can_be_the_name_of_a_flow(world):
     for name in ("", "9", "No way", "a" * 5000, "ünder.world"):
         files.require_name(files.free_name(name))
     with pytest.raises(LakeError, match="(?s)'No way' is not the name of a flow.*--as no_way_2"):
-        capturing._open("No way", None, False)
-    requested = own.Declaration.model_validate({**FLOW, "raw": True})
+        own.capture(world, "bikes", flow="No way")
     with pytest.raises(
         LakeError,
         match="(?s)has the raw False.*--as bikes_3;.*`workbench forget bikes --world local`",
     ):
-        capturing._open("bikes", requested, False)
+        own.capture(world, "bikes", raw=True)
 
 
 @pytest.mark.parametrize("changes", [{}, {"poll": "updated", "format": "json", "raw": True}])
@@ -363,18 +352,14 @@ def test_a_table_that_was_created_anew_is_a_problem_of_its_own(world, monkeypatc
     flow, at = own.load(world, "bikes").flow, world.source("bikes")
     asked = []
 
-    changed = pandas.DataFrame({"name": ["public.trips", "public.visits"], "n": [0, 0]})
-
     def query(at, statement, values, database):
-        if values[-1] != [5, 7]:
-            return changed
         asked.append(values)
         return pandas.DataFrame({"name": ["public.visits"]})
 
     monkeypatch.setattr(postgres, "query", query)
     published = pandas.DataFrame({"publication": [], "table": []})
-    monkeypatch.setattr("workbench.operate.observe.postgres.publications", lambda *args: published)
-    replaced, unpublished = FlowReader("bikes", at, flow)._observe_source()
+    monkeypatch.setattr("workbench.operate.source.postgres.publications", lambda *args: published)
+    replaced, unpublished = FlowReader("bikes", at, flow).source._observe_tables()
     assert asked == [[["public.trips", "public.visits"], [5, 7]]]
     assert (replaced.kind, replaced.signal, replaced.level) == ("table_replaced", "source", "red")
     assert "public.visits was dropped and created anew" in replaced.text
@@ -502,16 +487,8 @@ def described(monkeypatch):
 
 def describe(world, names, key=(), exclude=(), partition=(), type=""):
     declared = own.Declaration.model_validate({**FLOW, "tables": [{**TABLE, "excluded": ["area"]}]})
-    options = {
-        "key": [*key],
-        "declares_key": bool(key),
-        "partition": [*partition],
-        "type": type,
-        "rows": 3,
-        "excluded": [*exclude],
-        "joined": True,
-    }
-    drafts = [capturing._draft(declared, each, options) for each in names]
+    options = {"key": key, "partition": partition, "type": type, "excluded": exclude}
+    drafts = [capturing._draft(declared, each, **options) for each in names]
     return capturing._describe(world, declared, drafts)
 
 
@@ -688,11 +665,11 @@ def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
     spark = types.SimpleNamespace(catalog=types.SimpleNamespace(databaseExists=lambda name: False))
     monkeypatch.setattr(capturing, "session", lambda world: spark)
     declared = own.Declaration.model_validate({**FLOW, "poll": "updated", "format": "json"})
-    for name in (
-        "default",
-        "datalake",
-        *tracks.sales.walkthrough.resources.catalog_databases,
-    ):
+    bundled = {
+        table.database for each in tracks.ALL if each.flow for table in each.flow.tables(world)
+    }
+    bundled |= {*tracks.sales.walkthrough.resources.catalog_databases}
+    for name in {"default", *bundled}:
         with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the walk"):
             capturing._require_unused(world, name, declared)
     capturing._require_unused(world, "bikes", declared)

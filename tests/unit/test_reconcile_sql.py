@@ -7,7 +7,7 @@ import pyarrow
 import pytest
 from workbench import hudi, operate
 from workbench.base import LakeError, params
-from workbench.operate import reconcile_sql, reconciling
+from workbench.flow import reconcile_sql, reconciling
 from worlds import with_settings
 
 TEXTS = [None, "", "!", "|", "!n", "!e", "!p", "||", "a", "a|", "|a", "n", "!|"]
@@ -77,7 +77,6 @@ def test_a_partition_that_is_not_that_of_the_values_is_found(path, is_wrong):
 
 def result(**changed):
     fields = {
-        "flow": "bikes",
         "table": "trips",
         "position": "0/1",
         "instant": "20260101000000000",

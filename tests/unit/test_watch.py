@@ -1,13 +1,12 @@
 """`workbench watch` without services: the texts of problems, thresholds, notifications, metrics."""
 
-import contextlib
 import re
 import socket
 import socketserver
 import string
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import on_aws
 import pandas
@@ -16,18 +15,19 @@ import requests
 import typer
 from prometheus_client import CollectorRegistry, generate_latest
 from workbench import hudi, operate
-from workbench.base import params, paths
+from workbench.base import notices, params, paths
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.base.paths import ROOT
 from workbench.base.secrets import Secret
 from workbench.cli import operate as commands
 from workbench.flow.capture import Capture
 from workbench.flow.flow import CaptureFlow
-from workbench.operate import metrics, notify, observe
+from workbench.operate import metrics, notifying, source
 from workbench.operate.lake import Fresh, LakeReader, quantiles
 from workbench.operate.messages import Sample, TopicReader
-from workbench.operate.observe import FlowReader, Memory
+from workbench.operate.observe import FlowReader
 from workbench.operate.problems import PROBLEMS, Observation, level_of, problem
+from workbench.operate.source import Memory
 from workbench.topic.registry import Decoder
 from worlds import with_settings
 
@@ -49,7 +49,7 @@ def with_webhook(world, monkeypatch, port):
 
 
 def observed(*problems, **fields):
-    return [Observation("payments", problems=tuple(problems), **fields)]
+    return [Observation("payments", problems=[*problems], **fields)]
 
 
 DISK = problem("disk_full", "red", folder="var", mib=100)
@@ -177,9 +177,9 @@ def serve():
 def test_one_message_for_a_change_and_one_for_the_recovery(world, serve, monkeypatch):
     server, port = serve(HTTPServer, Webhook)
     world = with_webhook(world, monkeypatch, port)
-    monkeypatch.setattr(notify, "PAUSE_S", 0.0)
+    monkeypatch.setattr(notifying, "PAUSE_S", 0.0)
     for seen in (observed(DISK), observed(DISK), observed(), observed()):
-        notify.Notifier(world, ["webhook"]).report(seen)  # each a process of its own
+        notifying.notify(world, ["webhook"], seen)
     assert len(server.bodies) == 2
     assert "red: payments disk" in server.bodies[0] and "100 MiB left" in server.bodies[0]
     assert "recovered: payments disk" in server.bodies[1]
@@ -187,27 +187,27 @@ def test_one_message_for_a_change_and_one_for_the_recovery(world, serve, monkeyp
 
 def test_a_signal_that_changes_to_and_fro_is_reported_once_a_minute(world, serve, monkeypatch):
     server, port = serve(HTTPServer, Webhook)
-    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
+    to = with_webhook(world, monkeypatch, port)
     for seen in (observed(DISK), observed(), observed(DISK), observed()):
-        notifier.report(seen)
+        notifying.notify(to, ["webhook"], seen)
     assert len(server.bodies) == 1
 
 
 def test_a_message_that_was_not_accepted_is_repeated(world, serve, monkeypatch):
     server, port = serve(HTTPServer, Webhook)
     server.status = 400
-    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
+    to = with_webhook(world, monkeypatch, port)
     with pytest.raises(StackError, match="webhook.*400") as raised:
-        notifier.report(observed(DISK))
+        notifying.notify(to, ["webhook"], observed(DISK))
     assert "token" not in str(raised.value)
     server.status = 200
-    assert notifier.report(observed(DISK)) and len(server.bodies) == 2
+    assert notifying.notify(to, ["webhook"], observed(DISK)) and len(server.bodies) == 2
 
 
 def test_a_mail(world, serve):
     server, port = serve(socketserver.TCPServer, Mail)
     settings = {"mail_to": "on-call@example.org", "mail_server": f"127.0.0.1:{port}"}
-    notify.Notifier(with_watch(world, **settings), ["mail"]).report(observed(DISK))
+    notifying.notify(with_watch(world, **settings), ["mail"], observed(DISK))
     text = "".join(server.bodies)
     assert "To: on-call@example.org" in text and "Subject: workbench local: red: payments" in text
 
@@ -219,71 +219,26 @@ def test_a_message_to_sns(account, world):
     arn = attributes["Attributes"]["QueueArn"]
     account("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
     there = with_watch(world, sns_topic=topic).model_copy(update={"region": on_aws.REGION})
-    notify.Notifier(there, ["sns"]).report(observed(DISK))
+    notifying.notify(there, ["sns"], observed(DISK))
     (message,) = account("sqs").receive_message(QueueUrl=queue)["Messages"]
     assert "red: payments disk" in message["Body"] and "workbench local" in message["Body"]
 
 
 def test_a_channel_without_an_address_is_an_error(world):
     with pytest.raises(ParamsError, match=r"sns has no address\n.*watch.sns_topic"):
-        notify.Notifier(world, ["sns"])
+        notices.require_addresses(world, "sns")
 
 
-class Odd(BaseHTTPRequestHandler):
-    """Answers in the way of its server's `answer`."""
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.bodies.append(self.path)
-        if self.server.answer == "redirect":
+def test_a_redirect_of_a_webhook_is_not_followed(world, serve, monkeypatch):
+    class Redirect(Webhook):
+        def do_POST(self):
+            self.server.bodies.append(self.path)
             self.wfile.write(b"HTTP/1.0 307 x\r\nLocation: /elsewhere\r\n\r\n")
-        with contextlib.suppress(OSError):
-            if self.server.answer == "endless":
-                self.wfile.write(b"HTTP/1.0 200 x\r\n\r\n")
-                for _ in range(1000):
-                    self.wfile.write(b"x" * (1 << 20))
-                self.server.bodies.append("all of it")
-            while self.server.answer == "slow":
-                self.wfile.write(b"H")
-                time.sleep(0.05)
 
-    def log_message(self, *args):
-        pass
-
-
-@pytest.mark.parametrize(
-    "answer, error",
-    [("redirect", "307"), ("slow", "not ended its answer"), ("endless", "")],
-)
-def test_an_answer_of_a_webhook_has_limits(world, serve, monkeypatch, answer, error):
-    server, port = serve(ThreadingHTTPServer, Odd)
-    server.answer = answer
-    monkeypatch.setattr(notify, "DEADLINE_S", 1.0)
-    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
-    begin = time.monotonic()
-    with pytest.raises(StackError, match=error) if error else contextlib.nullcontext():
-        notifier.report(observed(DISK))
-    assert time.monotonic() - begin < 5 and server.bodies == ["/token"]
-    if answer == "slow":  # its thread still waits, and there is no second one
-        with pytest.raises(StackError, match=error):
-            notifier.report(observed(DISK))
-        server.answer = ""
-
-
-class EndlessMail(socketserver.StreamRequestHandler):
-    def handle(self):
-        with contextlib.suppress(OSError):
-            for _ in range(100_000):
-                self.wfile.write(b"220-" + b"x" * 1000 + b"\r\n")
-            self.server.bodies.append("all of it")
-
-
-def test_an_answer_of_a_mail_server_has_limits(world, serve):
-    server, port = serve(socketserver.ThreadingTCPServer, EndlessMail)
-    settings = {"mail_to": "on-call@example.org", "mail_server": f"127.0.0.1:{port}"}
-    with pytest.raises(StackError, match="mail does not accept.*65,536 bytes"):
-        notify.Notifier(with_watch(world, **settings), ["mail"]).report(observed(DISK))
-    assert not server.bodies
+    server, port = serve(HTTPServer, Redirect)
+    with pytest.raises(StackError, match="307"):
+        notices.send(with_webhook(world, monkeypatch, port), "webhook", "text")
+    assert server.bodies == ["/token"]
 
 
 @pytest.mark.parametrize("host", ["x" * 64, "x..y", "a b", "[", ""])
@@ -293,7 +248,7 @@ def test_an_impossible_address_is_an_error_and_no_end(world, monkeypatch, host):
     for channel, mail_to in (("webhook", ""), ("mail", "a@x.org"), ("mail", "a\nb@x.org")):
         to = with_watch(world, webhook=webhook, mail_to=mail_to, mail_server=f"{host}:25")
         with pytest.raises(StackError, match=f"{channel} does not accept") as raised:
-            notify.Notifier(to, [channel]).report(observed(DISK))
+            notices.send(to, channel, "text")
         assert "token" not in str(raised.value)
 
 
@@ -311,7 +266,11 @@ def test_a_failed_notification_is_a_line_of_each_report(world, monkeypatch, caps
         commands.watch([], once=True, json=False, interval=0, notify=["webhook"], metrics=0)
     shown = capsys.readouterr()
     assert ended.value.exit_code == 2 and shown.out.count("disk_full") == 2, shown.out
-    assert shown.err.count("the webhook does not accept the message") == 2
+    assert shown.err.count("webhook does not accept the message") == 2
+
+
+def sent_file():
+    return paths.state_dir() / "watch" / "local.sent.json"
 
 
 @pytest.mark.parametrize(
@@ -319,20 +278,19 @@ def test_a_failed_notification_is_a_line_of_each_report(world, monkeypatch, caps
 )
 def test_a_damaged_file_of_what_was_sent_sends_all_again(world, serve, monkeypatch, text):
     server, port = serve(HTTPServer, Webhook)
-    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
-    notifier.report(observed(DISK))
-    notifier._file.write_bytes(text.encode("utf-8", "surrogateescape"))
-    changes = notifier.report(observed(DISK))
+    to = with_webhook(world, monkeypatch, port)
+    notifying.notify(to, ["webhook"], observed(DISK))
+    sent_file().write_bytes(text.encode("utf-8", "surrogateescape"))
+    changes = notifying.notify(to, ["webhook"], observed(DISK))
     assert "is damaged" in changes[0] and "red: payments disk" in server.bodies[1]
-    assert notifier.report(observed(DISK)) == []
+    assert notifying.notify(to, ["webhook"], observed(DISK)) == []
 
 
 def test_what_was_sent_cannot_be_stored(world, serve, monkeypatch):
     _, port = serve(HTTPServer, Webhook)
-    notifier = notify.Notifier(with_webhook(world, monkeypatch, port), ["webhook"])
-    notifier._file.mkdir(parents=True)
+    sent_file().mkdir(parents=True)
     with pytest.raises(StackError, match="cannot be stored"):
-        notifier.report(observed(DISK))
+        notifying.notify(with_webhook(world, monkeypatch, port), ["webhook"], observed(DISK))
 
 
 @pytest.mark.parametrize("interval", [-5, float("nan"), float("inf"), 1e300])
@@ -367,7 +325,7 @@ def test_metrics_are_no_page_of_another_site():
         assert "workbench_flow_state" in requests.get(url, headers=headers, timeout=5).text
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"unknown": 1}', '{"versions": 7}', "\udc80"])
+@pytest.mark.parametrize("text", ["", "[]", '{"unknown": 1}', '{"grown": 7}', "\udc80"])
 def test_a_damaged_memory_of_another_version_begins_anew(world, text, capfd):
     file = paths.state_dir() / "watch" / "local.payments.json"
     file.parent.mkdir(parents=True)
@@ -377,41 +335,29 @@ def test_a_damaged_memory_of_another_version_begins_anew(world, text, capfd):
     assert ("is damaged" in capfd.readouterr().err) == ("unknown" not in text)
 
 
-def test_growth_of_a_topic_is_known_to_later_processes(world):
-    captured = CaptureFlow([])
-    topic = TopicReader("t", "json", None, ends={0: 3, 1: 4})
-    first = FlowReader("payments", world, captured)
-    assert first._last_growth(topic, 100.0) == 100 and first._last_growth(topic, 200.0) == 100
-    assert not list(first._store_memory())
-    second = FlowReader("payments", world, captured)
-    assert second._last_growth(topic, 300.0) == 100
-    topic.ends = {0: 3, 1: 5}
-    assert second._last_growth(topic, 400.0) == 400
-
-
 def test_later_processes_report_changes_that_reach_no_topic(world, monkeypatch):
     """What each `watch --once` does: the counts of the source grow, the topic does not."""
     captured = CaptureFlow([Capture("public.orders", "id", "outbox_source")])
     rows = iter([10, 12, 12, 12])
     monkeypatch.setattr(
-        observe.postgres,
+        source.postgres,
         "publications",
         lambda *args: pandas.DataFrame(
             {"publication": [captured.publication], "table": ["public.orders"]}
         ),
     )
     monkeypatch.setattr(
-        observe.postgres,
+        source.postgres,
         "query",
         lambda *args: pandas.DataFrame({"name": ["public.orders"], "n": [next(rows)]}),
     )
 
     def look(now):
-        monkeypatch.setattr(observe.time, "time", lambda: now)
+        monkeypatch.setattr(source.time, "time", lambda: now)
         reader = FlowReader("payments", world, captured)
-        reader.topics = {"orders": TopicReader("t", "json", None, ends={0: 3})}
-        found = [each.kind for each in reader._observe_source()]
-        assert not list(reader._store_memory())
+        reader.source.topics = {"orders": TopicReader("t", "json", ends={0: 3})}
+        found = [each.kind for each in reader.source._observe_silence()]
+        reader._store_memory(Observation("payments"))
         return found
 
     limit = world.watch.silent_s
@@ -425,14 +371,14 @@ def test_metrics():
     collector.observed = observed(
         DISK,
         freshness={"p50": 0.5, "p95": 1.5, "to_topic": 0.1, "to_lake": 0.4},
-        unread={"payments": {0: 7}},
+        unread={"payments": 7},
         retained={"slot": 1024},
     )
     text = generate_latest(registry).decode()
     for line in (
         'workbench_freshness_seconds{flow="payments",quantile="0.95"} 1.5',
         'workbench_flow_state{flow="payments",signal="disk"} 2.0',
-        'kminion_kafka_consumer_group_topic_partition_lag{group_id="payments",partition_id="0",topic_name="payments"} 7.0',
+        'workbench_unread_messages{flow="payments",table="payments"} 7.0',
         'workbench_slot_retained_bytes{flow="payments",slot="slot"} 1024.0',
     ):
         assert line in text
@@ -450,7 +396,7 @@ def test_two_problems_of_one_signal_are_one_sample():
 def test_a_mail_server_that_refuses_is_an_error(world):
     settings = {"mail_to": "on-call@example.org", "mail_server": "127.0.0.1:9"}
     with pytest.raises(StackError, match="mail does not accept"):
-        notify.Notifier(with_watch(world, **settings), ["mail"]).report(observed(DISK))
+        notifying.notify(with_watch(world, **settings), ["mail"], observed(DISK))
 
 
 @pytest.mark.parametrize("value", [b"null", b"[1]", b'"x"', b'{"payload": null}', b"no JSON"])
@@ -462,8 +408,8 @@ def test_a_message_that_cannot_be_decoded_has_no_time(world, value):
         def headers(self):
             return None
 
-    reader = TopicReader("t", "json", None)
-    assert reader._decode(Decoder(world), Message()) == (0, 0)
+    reader = TopicReader("t", "json")
+    assert reader.commit_time(Decoder(world), Message()) == 0
 
 
 def test_messages_are_visible_with_the_commit_that_has_them():

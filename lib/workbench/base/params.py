@@ -233,7 +233,6 @@ class Watch(ConfigModel):
     freshness_s: Limits = (10.0, 60.0)  # p95 from commit to visible, of ten minutes
     unread_s: Limits = (10.0, 60.0)  # age of the oldest message that is not in the lake
     retained_mib: Limits = (256.0, 1024.0)  # log that a slot retains
-    disk_full_h: Limits = (24.0, 4.0)  # until the retained log fills the disk
     disk_free_mib: Limits = (2048.0, 512.0)
     stalled_s: float = 60.0  # slot whose position stands still while the log grows
     silent_s: float = 30.0  # source that changes, topic without messages

@@ -38,14 +38,14 @@ def watch(
     The exit code is 0 if all is green, 1 if something is amber, 2 if something is red.
     """
     from .. import operate
-    from ..base import params
+    from ..base import notices, params
     from ..operate import metrics as prometheus
-    from ..operate import notify as notifications
+    from ..operate import notifying
 
     for channel in notify:
-        params.require_choice("--notify", channel, *notifications.CHANNELS)
+        params.require_choice("--notify", channel, *notices.CHANNELS)
     loaded = open_world(world)
-    notifier = notifications.Notifier(loaded, notify) if notify else None
+    notices.require_addresses(loaded, *notify)
     collector = prometheus.serve(metrics) if metrics else None
 
     def report(observed: list[Any]) -> None:
@@ -57,8 +57,8 @@ def watch(
             for text, level in operate.lines(observed):
                 echo(text, COLORS.get(level, ""))
         try:
-            if notifier:
-                notifier.report(observed)
+            if notify:
+                notifying.notify(loaded, notify, observed)
         except WorkbenchError as e:  # the next report repeats the message
             echo(str(e), "red", stderr=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Iterable, Iterator, NamedTuple, Optional
 
@@ -26,7 +25,6 @@ from .messages import Offsets, Sample
 WINDOW_S = 600.0  # freshness and rates are those of ten minutes
 SMALL_FILE_BYTES = 1 << 20
 INFLIGHT = ("inflight", "deltacommit.inflight")  # of a Copy-on-Write commit, Merge-on-Read
-FILES_EVERY_S = 60.0  # the files of a table are listed at most that often
 MAX_WAITING = 1_000  # samples, the oldest
 INTERRUPTED_S = 5.0  # age of an incomplete commit that no process writes
 
@@ -54,7 +52,7 @@ class LakeReader:
         source: id of the topic that is ingested into it.
         commits: {instant: ({partition: next offset}, time when it was complete)}, in their order.
         is_landed: whether its messages come from landed files, whose offsets are of files.
-        base_files: {path: bytes} of the base files that a read needs, of the active timeline.
+        base_files: bytes of each base file that a read needs, of the active timeline.
         log_bytes: bytes of the logs on top of them.
         waiting: sampled messages that are not in the lake.
         fresh: samples of WINDOW_S that are.
@@ -64,44 +62,42 @@ class LakeReader:
     source: str
     commits: dict[str, tuple[Offsets, float]] = field(default_factory=dict)
     is_landed: bool = False
-    base_files: dict[str, int] = field(default_factory=dict)
+    base_files: list[int] = field(default_factory=list)
     log_bytes: int = 0
     waiting: list[Sample] = field(default_factory=list)
-    fresh: deque[Fresh] = field(default_factory=deque)
-    _listed: float = 0.0
-    _has_changed: bool = False
+    fresh: list[Fresh] = field(default_factory=list)
     _unread_since: float = 0.0
 
     def read(self) -> None:
         """Read the timeline: which commits are new, and which were removed by a restore."""
         actions = completed_actions(self.table) if hudi.exists(self.table) else []
-        commits = {}
-        for action in actions:
-            if action.instant not in self.commits:
-                progress = read_progress(action.metadata)
-                self.is_landed = self.source not in progress if progress else self.is_landed
-                offsets = progress.get(self.source, {}).get("offsets", {})
-                complete = parse_instant(action.instant).timestamp() + (action.seconds or 0.0)
-                parsed = {int(partition): int(offset) for partition, offset in offsets.items()}
-                commits[action.instant] = (parsed, complete)
-            else:
-                commits[action.instant] = self.commits[action.instant]
+        commits = {
+            each.instant: self.commits.get(each.instant) or self._read_commit(each)
+            for each in actions
+        }
         if self.commits and not commits.keys() & self.commits.keys():
             self.waiting = []  # the table was removed or made anew, and with it perhaps its topic
-        self._has_changed |= commits.keys() != self.commits.keys()
-        self.commits = commits
-        if not commits:
-            self.base_files, self.log_bytes = {}, 0
-        elif self._has_changed and time.time() - self._listed > FILES_EVERY_S:
+        if commits.keys() != self.commits.keys():
             self._list_files(actions)
+        self.commits = commits
+
+    def _read_commit(self, action: CompletedAction) -> tuple[Offsets, float]:
+        """Return the offsets of a commit, and the time when it was complete."""
+        progress = read_progress(action.metadata)
+        if progress:
+            self.is_landed = self.source not in progress
+        offsets = progress.get(self.source, {}).get("offsets", {})
+        complete = parse_instant(action.instant).timestamp() + (action.seconds or 0.0)
+        return {int(partition): int(offset) for partition, offset in offsets.items()}, complete
 
     def _list_files(self, actions: list[CompletedAction]) -> None:
-        self._listed, self._has_changed = time.time(), False
-        sizes = {path: info.size for path, info in files.list_files(self.table.base).items()}
+        """Find the sizes of the files that a read needs."""
         slices = file_slices(actions, actions[-1].instant).values() if actions else ()
-        paths = [path for needed in slices for path in needed if path in sizes]
-        self.base_files = {path: sizes[path] for path in paths if path.endswith(".parquet")}
-        self.log_bytes = sum(sizes[path] for path in paths if path not in self.base_files)
+        needed = {path for paths in slices for path in paths}
+        found = files.list_files(self.table.base) if needed else {}
+        sizes = {path: info.size for path, info in found.items() if path in needed}
+        self.base_files = [size for path, size in sizes.items() if path.endswith(".parquet")]
+        self.log_bytes = sum(sizes.values()) - sum(self.base_files)
 
     def committed(self, before: float = float("inf")) -> Offsets:
         """Return {partition: offset of the next message to ingest}, of the last commit before a time."""
@@ -116,21 +112,18 @@ class LakeReader:
             ends: {partition: offset after the last message}. A topic that was made anew ends before messages
                 that the topic of before had; these are not waited for any more.
         """
-        self.waiting = [
-            each for each in (*self.waiting, *samples) if each.offset < ends.get(each.partition, 0)
-        ]
+        waiting = [s for s in (*self.waiting, *samples) if s.offset < ends.get(s.partition, 0)]
         for offsets, complete in self.commits.values():
-            later = []
-            for each in self.waiting:
-                if each.offset >= offsets.get(each.partition, 0):
-                    later.append(each)
-                elif each.committed:
-                    to_topic = each.published - each.committed
-                    self.fresh.append(Fresh(complete, to_topic, complete - each.published))
-            self.waiting = later
-        self.waiting = sorted(self.waiting, key=lambda each: each.published)[:MAX_WAITING]
+            visible = [s for s in waiting if s.offset < offsets.get(s.partition, 0)]
+            waiting = [s for s in waiting if s.offset >= offsets.get(s.partition, 0)]
+            self.fresh += [
+                Fresh(complete, s.published - s.committed, complete - s.published)
+                for s in visible
+                if s.committed
+            ]
+        self.waiting = sorted(waiting, key=lambda sample: sample.published)[:MAX_WAITING]
         start = time.time() - WINDOW_S
-        self.fresh = deque(each for each in self.fresh if each.visible > start)
+        self.fresh = [each for each in self.fresh if each.visible > start]
 
     def waiting_s(self, unread: int) -> float:
         """Return for how many seconds the oldest of so many unread messages has been waiting.
@@ -149,7 +142,7 @@ class LakeReader:
 
     def small_files(self) -> int:
         """Return the number of base files below SMALL_FILE_BYTES."""
-        return sum(size < SMALL_FILE_BYTES for size in self.base_files.values())
+        return sum(size < SMALL_FILE_BYTES for size in self.base_files)
 
     def seconds_ahead(self) -> float:
         """Return how far the newest commit lies ahead of the clock; negative if it is past."""
@@ -159,13 +152,15 @@ class LakeReader:
     def interrupted(self, world: World) -> Iterator[tuple[str, float]]:
         """Yield (instant, seconds since its start) of commits that no process completes."""
         started = min(pending(self.table).values(), default=time.time())
-        if time.time() - started > INTERRUPTED_S:
-            try:
-                with table_lock(world, self.table):
-                    requests = pending(self.table)
-            except LakeError:  # an ingest holds the lock, so it is running
-                return
-            yield from ((instant, time.time() - start) for instant, start in requests.items())
+        if time.time() - started <= INTERRUPTED_S:
+            return
+        try:
+            with table_lock(world, self.table):
+                requests = pending(self.table)
+        except LakeError:  # an ingest holds the lock, so it is running
+            return
+        for instant, start in requests.items():
+            yield instant, time.time() - start
 
 
 def pending(table: hudi.Table) -> dict[str, float]:
@@ -180,7 +175,7 @@ def pending(table: hudi.Table) -> dict[str, float]:
 
 
 def quantiles(fresh: Iterable[Fresh]) -> Optional[dict[str, float]]:
-    """Return the freshness of samples: p50, p95, to_topic, to_lake (medians), in seconds."""
+    """Return the freshness of samples: p50, p95, to_topic, to_lake (medians), in seconds; None without samples."""
     frame = pd.DataFrame(fresh, columns=Fresh._fields)
     if frame.empty:
         return None

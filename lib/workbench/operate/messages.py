@@ -1,4 +1,4 @@
-"""New messages of a topic: when they were committed in the source and published, and which are repeated."""
+"""New messages of a topic: when they were committed in the source, and when they were published."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, Message
 
 from ..base import WorkbenchError, World
-from ..source.databases import SourceDatabase
 from ..topic import dlq, registry, topics
 
 MAX_SAMPLES = 20  # decoded messages of one observation; others are only counted
-MAX_READ = 500  # messages that one observation reads, the newest
-MAX_FIRST = 20_000  # of the first observation
-MAX_KNOWN = 2_000  # changes that are recognized when they are published again
-POSITION_FIELDS = ("__source_file", "__source_pos")
+MAX_READ = 5_000  # messages that one observation reads, the newest
 Offsets = dict[int, int]  # {partition: offset}
 
 
@@ -43,19 +39,16 @@ class TopicReader:
     Attributes:
         topic: its name.
         format: "avro" or "json".
-        db: the kind of the source database.
         ends: {partition: offset after the last observed message}.
     """
 
     topic: str
     format: str
-    db: SourceDatabase
     ends: Offsets = field(default_factory=dict)
-    _known: dict[tuple[Any, int], None] = field(default_factory=dict)
 
     def read(
         self, world: World, consumer: Consumer, first: Offsets
-    ) -> tuple[dict[int, tuple[int, int]], list[Sample], int]:
+    ) -> tuple[dict[int, tuple[int, int]], list[Sample]]:
         """Read the messages that are new since the last observation, at most the newest MAX_READ.
 
         Args:
@@ -64,56 +57,52 @@ class TopicReader:
             first: {partition: offset}, where the first observation begins.
 
         Returns:
-            {partition: (first offset, end offset)}; a sample of the messages; and how many messages
-            of the sample repeat a change that was published before.
+            {partition: (first offset, end offset)}, and a sample of the messages.
+
+        Raises:
+            LakeError: the topic does not exist.
+            StackError: Kafka does not respond.
         """
         offsets = topics.watermark_offsets(world, self.topic, consumer)
         ends = {partition: end for partition, (_, end) in offsets.items()}
-        if any(ends.get(partition, 0) < end for partition, end in self.ends.items()):
-            self.ends, self._known = {}, {}  # the topic was made anew
-        begin, limit = (self.ends, MAX_READ) if self.ends else (first, MAX_FIRST)
+        is_new_topic = any(ends.get(partition, 0) < end for partition, end in self.ends.items())
+        begin = first if is_new_topic or not self.ends else self.ends
         start = {
-            p: min(end, max(low, begin.get(p, low), end - limit))
+            p: min(end, max(low, begin.get(p, low), end - MAX_READ))
             for p, (low, end) in offsets.items()
         }
         messages = list(topics.consume(world, self.topic, start, ends, consumer))
         # a decoder for each observation: ids begin anew in a registry that was reset
-        samples, repeated, decode = [], 0, registry.Decoder(world)
+        decode = registry.Decoder(world)
         # from the end, because the newest messages are the ones that wait
-        for message in messages[:: -max(1, len(messages) // MAX_SAMPLES)]:
-            committed_ms, position = self._decode(decode, message)
-            published = message.timestamp()[1] / 1000
-            place = (message.partition() or 0, message.offset() or 0)
-            samples.append(Sample(*place, committed_ms / 1000, published))
-            change = (message.key(), position)
-            repeated += position > 0 and change in self._known
-            self._known[change] = None
-        self._known = dict(list(self._known.items())[-MAX_KNOWN:])
+        step = max(1, len(messages) // MAX_SAMPLES)
+        samples = [
+            Sample(
+                message.partition() or 0,
+                message.offset() or 0,
+                self.commit_time(decode, message),
+                message.timestamp()[1] / 1000,
+            )
+            for message in messages[::-step]
+        ]
         self.ends = ends
-        return offsets, samples, repeated
+        return offsets, samples
 
-    def _decode(self, decode: registry.Decoder, message: Message) -> tuple[int, int]:
-        """Return when the source committed the change (ms since 1970), and its position; 0 if unknown.
+    def commit_time(self, decode: registry.Decoder, message: Message) -> float:
+        """Return when the source committed the change of a message, in seconds since 1970.
 
-        A tombstone, a snapshot's row, a message that cannot be decoded and a replayed one have neither.
+        The result is 0 for a tombstone, a row of a snapshot, a replayed message, and one that cannot be decoded.
         """
         value: Any = message.value()
         if value is None or dlq.REPLAYED_HEADER in dict(message.headers() or []):
-            return 0, 0
+            return 0.0
         try:
             if self.format == "avro":
                 record = decode(value).record
             else:
                 body = json.loads(value)
                 record = body.get("payload", body)
-            if record.get("__op") == "r":  # an incremental snapshot repeats rows on purpose
-                return 0, 0
-            return int(record.get("__source_ts_ms") or 0), self._position(record)
+            is_of_snapshot = record.get("__op") == "r"
+            return 0.0 if is_of_snapshot else int(record.get("__source_ts_ms") or 0) / 1000
         except (WorkbenchError, ValueError, TypeError, AttributeError, KeyError):
-            return 0, 0
-
-    def _position(self, record: dict[str, Any]) -> int:
-        if record.get(POSITION_FIELDS[0]):
-            file, offset = (record[name] for name in POSITION_FIELDS)
-            return self.db.position_to_int(f"{file}:{offset}")
-        return int(record.get("__lsn") or 0)
+            return 0.0

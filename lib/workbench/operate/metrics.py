@@ -1,11 +1,7 @@
-"""Observations as Prometheus metrics.
-
-The lag has the name and the labels of kminion (github.com/redpanda-data/kminion); its group is the flow, and
-its topic the lake table.
-"""
+"""Observations as Prometheus metrics."""
 
 import threading
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
@@ -17,7 +13,19 @@ from ..base import StackError
 from ..base.http import foreign_reason
 from .problems import LEVELS, SIGNALS, Observation
 
-FRESHNESS = "seconds from the commit in the source until the row is visible in the lake"
+# {metric: (its text, the label beside `flow`)}
+METRICS = {
+    "workbench_freshness_seconds": (
+        "seconds from the commit in the source until the row is visible in the lake",
+        "quantile",
+    ),
+    "workbench_flow_state": ("0 green, 1 amber, 2 red", "signal"),
+    "workbench_unread_messages": ("messages that are not in the lake table", "table"),
+    "workbench_slot_retained_bytes": ("log that a slot retains", "slot"),
+    "workbench_dead_letters": ("dead letters of a table", "table"),
+    "workbench_lake_files": ("base files that a read needs", "size"),
+    "workbench_lake_log_bytes": ("unmerged logs", ""),
+}
 
 
 class FlowCollector(Collector):
@@ -29,44 +37,30 @@ class FlowCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
-        freshness = _gauge("workbench_freshness_seconds", FRESHNESS, "flow", "quantile")
-        state = _gauge("workbench_flow_state", "0 green, 1 amber, 2 red", "flow", "signal")
-        lag = _gauge(
-            "kminion_kafka_consumer_group_topic_partition_lag",
-            "messages of a partition that are not in the lake table",
-            "group_id",
-            "topic_name",
-            "partition_id",
-        )
-        retained = _gauge(
-            "workbench_slot_retained_bytes", "log that a slot retains", "flow", "slot"
-        )
-        dead_letters = _gauge("workbench_dead_letters", "dead letters of a table", "flow", "table")
-        files = _gauge("workbench_lake_files", "base files that a read needs", "flow", "size")
-        logs = _gauge("workbench_lake_log_bytes", "unmerged logs", "flow")
-        for each in self.observed:
-            for quantile, name in (("0.5", "p50"), ("0.95", "p95")):
-                if each.freshness:
-                    freshness.add_metric([each.flow, quantile], each.freshness[name])
-            for signal in SIGNALS:
-                levels = [p.level for p in each.problems if p.signal == signal]
-                state.add_metric([each.flow, signal], max(map(LEVELS.index, levels), default=0))
-            for table, partitions in each.unread.items():
-                for partition, count in partitions.items():
-                    lag.add_metric([each.flow, table, str(partition)], count)
-            for gauge, values in (
-                (retained, each.retained),
-                (dead_letters, {name: sum(n.values()) for name, n in each.dead_letters.items()}),
-                (files, {"small": each.small_files, "all": each.files}),
-            ):
-                for name, value in values.items():
-                    gauge.add_metric([each.flow, name], value)
-            logs.add_metric([each.flow], each.log_bytes)
-        yield from (freshness, state, lag, retained, dead_letters, files, logs)
+        for name, (text, label) in METRICS.items():
+            gauge = GaugeMetricFamily(name, text, labels=["flow", label] if label else ["flow"])
+            for each in self.observed:
+                for value_of_label, value in _values(each)[name].items():
+                    labels = [each.flow, value_of_label] if label else [each.flow]
+                    gauge.add_metric(labels, value)
+            yield gauge
 
 
-def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, text, labels=labels)
+def _values(each: Observation) -> dict[str, Mapping[str, float]]:
+    """Return {metric: {value of its label: value}} of an observation."""
+    fresh, states = each.freshness, {}
+    for signal in SIGNALS:
+        levels = [problem.level for problem in each.problems if problem.signal == signal]
+        states[signal] = max(map(LEVELS.index, levels), default=0)
+    return {
+        "workbench_freshness_seconds": {"0.5": fresh["p50"], "0.95": fresh["p95"]} if fresh else {},
+        "workbench_flow_state": states,
+        "workbench_unread_messages": each.unread,
+        "workbench_slot_retained_bytes": each.retained,
+        "workbench_dead_letters": each.dead_letters,
+        "workbench_lake_files": {"small": each.small_files, "all": each.files},
+        "workbench_lake_log_bytes": {"": each.log_bytes},
+    }
 
 
 class _Handler(WSGIRequestHandler):

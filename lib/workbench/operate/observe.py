@@ -2,76 +2,25 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
-import pandas
 from confluent_kafka import Consumer
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from .. import connect
-from ..base import (
-    ConnectorError,
-    LakeError,
-    StackError,
-    WorkbenchError,
-    World,
-    first_line,
-    paths,
-    terminal,
-)
-from ..connect import validation
-from ..flow.capture import Capture
+from ..base import LakeError, StackError, WorkbenchError, World, first_line, paths, terminal
 from ..flow.flow import CaptureFlow
+from ..flow.reconciliation import last_reconciliation
 from ..hudi.tables import dead_letters_path
 from ..own import OwnFlow
-from ..source import postgres
-from ..source.names import identifier
 from ..topic import dlq, registry
 from .lake import SMALL_FILE_BYTES, WINDOW_S, LakeReader, quantiles
 from .messages import Offsets, TopicReader
-from .problems import LEVELS, Observation, Problem, level_of, problem
-from .reconcile_result import last_reconciliation
-
-MIB = 1 << 20
-MAX_RETAINED = 60  # observations from which the growth of the retained log is estimated
-GROWTH_S = 300.0  # and the time that they must cover
-# PostgreSQL's idle sessions report their changes up to ten seconds late, when the message has arrived
-STATISTICS_DELAY_S = 15.0
-# inserted, updated and deleted rows of tables, their partitions included, since the server's start
-CHANGED_ROWS = """
-    SELECT name, coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint AS n
-    FROM unnest(%s::text[], %s::text[]) AS source(name, quoted) LEFT JOIN pg_stat_user_tables
-    ON coalesce(pg_partition_root(relid), relid) = quoted::regclass GROUP BY name"""
-
-
-@dataclass
-class Memory:
-    """What later observations compare with; stored, so that single observations have it, too.
-
-    Attributes:
-        had_offset: connectors that had a committed offset.
-        versions: {artifact of the registry: number of versions}.
-        new_versions: {artifact: when its number of versions rose}.
-        confirmed: {slot: (position, since when)}.
-        changed: {table: (changed rows, when their number was first different from the messages)}.
-        grown: {topic: (sum of its end offsets, when that was new)}.
-    """
-
-    had_offset: list[str] = field(default_factory=list)
-    versions: dict[str, int] = field(default_factory=dict)
-    new_versions: dict[str, float] = field(default_factory=dict)
-    confirmed: dict[str, tuple[str, float]] = field(default_factory=dict)
-    changed: dict[str, tuple[int, float]] = field(default_factory=dict)
-    grown: dict[str, tuple[int, float]] = field(default_factory=dict)
-
-
-MEMORY = TypeAdapter(Memory)
+from .problems import Observation, Problem, level_of, problem
+from .source import MIB, Memory, SourceReader
 
 
 def _remedies(name: str, world: World, flow: CaptureFlow) -> dict[str, str]:
@@ -97,8 +46,9 @@ class FlowReader:
         world: the world of its source.
         flow: its captured tables.
         topics: its topics by the names of their captures.
-        tables: its captures and their lake tables.
+        tables: {name of a capture: its lake tables}.
         memory: what earlier observations saw, also those of earlier processes.
+        source: observes connectors, slots and source tables.
     """
 
     def __init__(self, name: str, world: World, flow: CaptureFlow):
@@ -106,19 +56,22 @@ class FlowReader:
         self.name, self.world, self.flow, self.limits = name, world, flow, world.watch
         self._values = {"flow": name, "world": world.name, **_remedies(name, world, flow)}
         self.topics = {
-            each.name: TopicReader(flow.topic(world, each.name), each.format, flow.db)
+            each.name: TopicReader(flow.topic(world, each.name), each.format)
             for each in flow.captures
         }
-        self.tables: list[tuple[Capture, LakeReader]] = [
-            (capture, LakeReader(table, flow.source(world, capture.name).id))
-            for capture in flow.captures
-            for table in flow.tables(world, capture.name)
-        ]
+        self.tables = {
+            name: [
+                LakeReader(table, flow.source(world, name).id) for table in flow.tables(world, name)
+            ]
+            for name in flow.names
+        }
         self.memory = self._load_memory()
-        self._retained: dict[str, deque[tuple[float, int]]] = {}
+        self.source = SourceReader(world, flow, self.topics, self.memory, self._problem)
 
-    def _problem(self, kind: str, level: str = "", **values: Any) -> Problem:
-        return problem(kind, level, **self._values, **values)
+    @property
+    def lakes(self) -> list[LakeReader]:
+        """The lake tables."""
+        return [lake for lakes in self.tables.values() for lake in lakes]
 
     @property
     def _memory_file(self) -> Path:
@@ -128,18 +81,19 @@ class FlowReader:
         """Return what was stored; nothing, with a warning, if the file is damaged."""
         path = self._memory_file
         try:
-            return MEMORY.validate_json(path.read_bytes()) if path.exists() else Memory()
+            return Memory.model_validate_json(path.read_bytes()) if path.exists() else Memory()
         except (OSError, ValidationError):
             text = f"{path} is damaged: {self.name} is observed as if for the first time"
             terminal.echo(text, "yellow", stderr=True)
             return Memory()
 
-    def _store_memory(self) -> Iterator[Problem]:
+    def _store_memory(self, seen: Observation) -> list[Problem]:
         try:
-            paths.write_private_file(self._memory_file, MEMORY.dump_json(self.memory))
+            paths.write_private_file(self._memory_file, self.memory.model_dump_json().encode())
         except OSError as e:  # a full disk, for example
-            values = {"location": str(self._memory_file), "hint": "make it writable"}
-            yield self._problem("not_observed", reason=first_line(e), **values)
+            location, hint = str(self._memory_file), "make it writable"
+            raise StackError(first_line(e), location=location, hint=hint) from None
+        return []
 
     def observe(self, consumer: Consumer) -> Observation:
         """Observe the flow; what cannot be observed is a problem.
@@ -147,58 +101,44 @@ class FlowReader:
         Args:
             consumer: see `topics.open_consumer`.
         """
+        seen = Observation(self.name)
         if self.flow.is_being_changed():
-            return Observation(self.name, problems=(self._problem("command_running"),))
-        names = ("unread", "retained", "states", "dead_letters", "reconciled")
-        figures: dict[str, Any] = {name: {} for name in names}
-        problems = list(self._problems(figures, consumer))
-        readers = [reader for _, reader in self.tables]
-        freshness = quantiles(fresh for reader in readers for fresh in reader.fresh)
-        limit = level_of(freshness["p95"], self.limits.freshness_s) if freshness else ""
-        if freshness and limit:
-            problems.append(self._problem("stale", limit, seconds=freshness["p95"], **freshness))
-        problems += self._store_memory()
-        return Observation(
-            self.name,
-            freshness,
-            **figures,
-            commits_per_hour=sum(each.commits_per_hour() for each in readers),
-            files=sum(len(each.base_files) for each in readers),
-            small_files=sum(each.small_files() for each in readers),
-            log_bytes=sum(each.log_bytes for each in readers),
-            problems=tuple(problems),
-        )
-
-    def _problems(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
-        parts: list[Callable[[], Iterator[Problem]]] = [
-            lambda: self._observe_lake(figures),
-            lambda: self._observe_topics(figures, consumer),
-            self._observe_schemas,
-            self._observe_disk,
-            lambda: self._observe_reconciliation(figures),
-        ]
-        if not self.flow.polled:
-            parts += [
-                lambda: self._observe_connectors(figures),
-                lambda: self._observe_slots(figures),
-            ]
+            seen.problems.append(self._problem("command_running"))
+            return seen
         command = self.flow.interrupted_command()
         if command:  # until it is complete, the steps of other problems are refused
-            yield self._problem("command_interrupted", command=command)
-            return
-        for part in parts:
+            seen.problems.append(self._problem("command_interrupted", command=command))
+            return seen
+        parts: list[Callable[[Observation], Iterable[Problem]]] = [
+            self._observe_lake,
+            partial(self._observe_topics, consumer),
+            self._observe_freshness,
+            self._observe_registry,
+            self._observe_disk,
+            self._observe_reconciliation,
+        ]
+        if not self.flow.polled:
+            parts += [self.source.observe_connectors, self.source.observe_database]
+        for part in [*parts, self._store_memory]:
             try:
-                yield from part()
+                for found in part(seen):
+                    seen.problems.append(found)
             except WorkbenchError as e:
-                hint = e.hint or "remove the cause"
-                yield self._problem(
-                    "not_observed", reason=e.message, location=e.location, hint=hint
-                )
+                values = {"location": e.location, "hint": e.hint or "remove the cause"}
+                seen.problems.append(self._problem("not_observed", reason=e.message, **values))
+        return seen
 
-    def _observe_lake(self, figures: dict[str, Any]) -> Iterator[Problem]:
-        for _, lake in self.tables:
+    def _problem(self, kind: str, level: str = "", **values: Any) -> Problem:
+        return problem(kind, level, **self._values, **values)
+
+    def _observe_lake(self, seen: Observation) -> Iterator[Problem]:
+        for lake in self.lakes:
             name = lake.table.name
             lake.read()
+            seen.commits_per_hour += lake.commits_per_hour()
+            seen.files += len(lake.base_files)
+            seen.small_files += lake.small_files()
+            seen.log_bytes += lake.log_bytes
             ahead = lake.seconds_ahead()
             if ahead > 1:  # the clocks of two machines differ by less
                 yield self._problem("clock_back", table=name, seconds=ahead)
@@ -207,199 +147,76 @@ class FlowReader:
                     "ingest_interrupted", table=name, instant=instant, seconds=seconds
                 )
             uri = dead_letters_path(self.world, lake.table)
-            folder = dlq.folder_name(self.world, uri)
-            reasons = dlq.reasons(uri)
-            figures["dead_letters"][name] = dict(reasons)
+            folder, reasons = dlq.folder_name(self.world, uri), dlq.reasons(uri)
+            seen.dead_letters[name] = sum(reasons.values())
             for reason, count in reasons.items():
                 yield self._problem(
                     "dead_letters", table=name, count=count, reason=reason, folder=folder
                 )
             if lake.small_files() > self.limits.small_files:
                 yield self._problem("small_files", table=name, files=lake.small_files())
-            ratio = lake.log_bytes / max(1, sum(lake.base_files.values()))
+            ratio = lake.log_bytes / max(1, sum(lake.base_files))
             if ratio > self.limits.log_ratio and lake.log_bytes > SMALL_FILE_BYTES:
                 yield self._problem("unmerged_logs", table=name, ratio=ratio)
 
-    def _observe_topics(self, figures: dict[str, Any], consumer: Consumer) -> Iterator[Problem]:
+    def _observe_topics(self, consumer: Consumer, seen: Observation) -> Iterator[Problem]:
         for name, reader in self.topics.items():
-            tables = [lake for capture, lake in self.tables if capture.name == name]
-            committed = [lake.committed(time.time() - WINDOW_S) for lake in tables]
+            lakes = self.tables[name]
+            committed = [lake.committed(time.time() - WINDOW_S) for lake in lakes]
             first = min(committed, key=lambda offsets: sum(offsets.values()), default=Offsets())
             try:
-                offsets, samples, repeated = reader.read(self.world, consumer, first)
+                offsets, samples = reader.read(self.world, consumer, first)
             except StackError as e:
                 yield self._problem("kafka_down", reason=e.message)
                 return
             except LakeError:
-                if reader.ends or any(lake.committed() for lake in tables):
+                if reader.ends or any(lake.committed() for lake in lakes):
                     yield self._problem("topic_missing", topic=reader.topic)
                 continue
-            if repeated:
-                yield self._problem("delivered_again", topic=reader.topic, messages=repeated)
-            for lake in tables:
+            for lake in lakes:
                 lake.add(samples, reader.ends)
                 if not lake.is_landed:
-                    yield from self._compare_offsets(reader.topic, offsets, lake, figures)
+                    yield from self._compare_offsets(reader.topic, offsets, lake, seen)
 
     def _compare_offsets(
-        self,
-        topic: str,
-        offsets: dict[int, tuple[int, int]],
-        lake: LakeReader,
-        figures: dict[str, Any],
+        self, topic: str, offsets: dict[int, tuple[int, int]], lake: LakeReader, seen: Observation
     ) -> Iterator[Problem]:
         """Compare a topic with what a lake table has of it."""
-        committed, unread = lake.committed(), Offsets()
+        committed, unread = lake.committed(), 0
         for partition, (low, end) in offsets.items():
             reached = committed.get(partition, 0)
-            unread[partition] = max(0, end - max(low, reached))
+            unread += max(0, end - max(low, reached))
             if reached > end:
                 yield self._problem("topic_ahead", topic=topic, committed=reached, end=end)
             elif low > reached:
                 yield self._problem("topic_truncated", topic=topic, messages=low - reached)
-        figures["unread"][lake.table.name] = unread
-        count = sum(unread.values())
-        seconds = lake.waiting_s(count)
+        seen.unread[lake.table.name] = unread
+        seconds = lake.waiting_s(unread)
         level = level_of(seconds, self.limits.unread_s)
         if level:
             # a table that was never ingested waits for its first ingest
             level = level if committed else "amber"
-            values = {"topic": topic, "unread": count, "seconds": seconds}
+            values = {"topic": topic, "unread": unread, "seconds": seconds}
             yield self._problem("unread_old", level, table=lake.table.name, **values)
 
-    def _observe_schemas(self) -> Iterator[Problem]:
-        artifacts = [
-            f"{self.topics[each.name].topic}-{side}"
-            for each in self.flow.captures
-            for side in ("key", "value")
-            if each.format == "avro"
-        ]
+    def _observe_freshness(self, seen: Observation) -> Iterator[Problem]:
+        seen.freshness = quantiles(fresh for lake in self.lakes for fresh in lake.fresh)
+        if seen.freshness:
+            seconds = seen.freshness["p95"]
+            level = level_of(seconds, self.limits.freshness_s)
+            if level:
+                yield self._problem("stale", level, seconds=seconds, **seen.freshness)
+
+    def _observe_registry(self, seen: Observation) -> Iterator[Problem]:
+        formats = {each.name: each.format for each in self.flow.captures}
+        avro = [f"{r.topic}-value" for name, r in self.topics.items() if formats[name] == "avro"]
         try:
-            rows = registry.artifacts(self.world, artifacts) if artifacts else None
+            if avro:
+                registry.artifacts(self.world, avro)
         except StackError as e:
             yield self._problem("registry_down", reason=e.message)
-            return
-        memory, counts = self.memory, Counter(rows["artifact"]) if rows is not None else Counter()
-        for artifact, versions in counts.items():
-            if versions > memory.versions.setdefault(artifact, versions):
-                memory.new_versions[artifact] = time.time()
-            memory.versions[artifact] = versions
-            if memory.new_versions.get(artifact, 0) > time.time() - WINDOW_S:
-                yield self._problem("schema_new", artifact=artifact, version=versions)
 
-    def _observe_connectors(self, figures: dict[str, Any]) -> Iterator[Problem]:
-        try:
-            existing = connect.names(self.world)
-            for name in self.flow.deployed_connectors:
-                if name in existing:
-                    yield from self._observe_connector(name, figures)
-                else:
-                    yield self._problem("connector_missing", connector=name)
-        except (StackError, ConnectorError) as e:
-            yield self._problem("connect_down", reason=e.message)
-
-    def _observe_connector(self, name: str, figures: dict[str, Any]) -> Iterator[Problem]:
-        status, offset = connect.status(self.world, name), connect.offset(self.world, name)
-        states = ", ".join(sorted(validation.states(status)))
-        figures["states"][name] = states
-        reason = validation.failure_message(name, status)
-        if reason:
-            yield self._problem("connector_failed", connector=name, reason=reason)
-        elif states != "RUNNING":
-            yield self._problem("connector_stopped", connector=name, states=states)
-        if offset and name not in self.memory.had_offset:
-            self.memory.had_offset.append(name)
-        elif offset == {} and name in self.memory.had_offset:
-            yield self._problem("offsets_lost", connector=name)
-
-    def _observe_slots(self, figures: dict[str, Any]) -> Iterator[Problem]:
-        if not self.flow.publication:
-            return
-        try:
-            slots = postgres.all_slots(self.world).set_index("slot_name")
-            for name in self.flow.deployed_connectors:
-                slot = self.flow.config(self.world, name).get("slot.name", "")
-                if slot not in slots.index:
-                    yield self._problem("slot_missing", slot=slot)
-                else:
-                    yield from self._observe_slot(slot, slots.loc[slot], figures)
-            yield from self._observe_source()
-        except WorkbenchError as e:
-            yield self._problem("source_down", reason=e.location or e.message)
-
-    def _observe_slot(
-        self, name: str, slot: pandas.Series, figures: dict[str, Any]
-    ) -> Iterator[Problem]:
-        now, retained = time.time(), int(slot["bytes_behind"])
-        figures["retained"][name] = retained
-        if slot["wal_status"] == "lost":
-            yield self._problem("slot_lost", slot=name)
-            return
-        if not slot["active"]:
-            yield self._problem("slot_inactive", slot=name)
-        history = self._retained.setdefault(name, deque(maxlen=MAX_RETAINED))
-        history.append((now, retained))
-        levels = [level_of(retained / MIB, self.limits.retained_mib)]
-        hours = self._hours_until_full(history)
-        if levels[0] and self.world.manages("postgres"):  # else the disk is that of another machine
-            levels.append(level_of(hours, self.limits.disk_full_h))
-        if any(levels):
-            level = max(levels, key=LEVELS.index)
-            full = f"; at this rate the disk is full in {hours:.1f} h" * (len(levels) > 1)
-            full *= hours < math.inf
-            yield self._problem("slot_retains", level, slot=name, mib=retained / MIB, full=full)
-        confirmed, since = self.memory.confirmed.get(name, ("", now))
-        if confirmed != slot["confirmed"] or retained <= history[0][1]:
-            self.memory.confirmed[name] = (slot["confirmed"], now)
-        elif slot["active"] and now - since > self.limits.stalled_s:
-            yield self._problem("slot_stalled", slot=name, seconds=now - since)
-
-    def _hours_until_full(self, history: deque[tuple[float, int]]) -> float:
-        """Return when a slot's log fills the disk at its rate of growth; inf if it does not grow."""
-        (start, before), (now, retained) = history[0], history[-1]
-        if now - start < GROWTH_S or retained <= before:
-            return math.inf
-        free = shutil.disk_usage(paths.state_dir()).free
-        return free / (retained - before) * (now - start) / 3600
-
-    def _observe_source(self) -> Iterator[Problem]:
-        """Compare the tables with those that were captured, with the publication, and with the topics' messages."""
-        replaced = list[str]()
-        if isinstance(self.flow, OwnFlow):
-            replaced = self.flow.replaced_tables(self.world)
-            for table in replaced:
-                remedy = self.flow.replacement_remedy([table])
-                yield self._problem("table_replaced", table=table, remedy=remedy)
-        frame = postgres.publications(self.world, self.flow.database)
-        published = {*frame[frame["publication"] == self.flow.publication]["table"]}
-        sources = [capture.source for capture in self.flow.captures]
-        for table in sorted({*sources} - published - {*replaced}):
-            yield self._problem("not_published", table=table, publication=self.flow.publication)
-        quoted = [identifier(source).as_string(None) for source in sources]
-        rows = postgres.query(self.world, CHANGED_ROWS, [sources, quoted], self.flow.database)
-        counts, now = dict(zip(rows["name"], map(int, rows["n"]))), time.time()
-        for capture in self.flow.captures:
-            source = capture.source
-            grown = self._last_growth(self.topics[capture.name], now)
-            before, since = self.memory.changed.get(source, (counts[source], 0.0))
-            if counts[source] == before or grown > (since or now) - STATISTICS_DELAY_S:
-                self.memory.changed[source] = (counts[source], 0.0)
-                continue
-            since = since or now
-            self.memory.changed[source] = (before, since)
-            if now - since > self.limits.silent_s:
-                values = {"rows": counts[source] - before, "seconds": now - since}
-                yield self._problem("no_records", connector=capture.connector, **values)
-
-    def _last_growth(self, reader: TopicReader, now: float) -> float:
-        """Return when a topic had new messages for the last time, also for an earlier process."""
-        end = sum(reader.ends.values())
-        before, since = self.memory.grown.get(reader.topic, (-1, now))
-        if end != before:
-            self.memory.grown[reader.topic] = (end, now)
-        return since if end == before else now
-
-    def _observe_disk(self) -> Iterator[Problem]:
+    def _observe_disk(self, seen: Observation) -> Iterator[Problem]:
         folder = paths.local_path(self.world.lake.root)
         if folder and folder.exists():
             mib = shutil.disk_usage(folder).free / MIB
@@ -407,12 +224,12 @@ class FlowReader:
             if level:
                 yield self._problem("disk_full", level, folder=paths.display_path(folder), mib=mib)
 
-    def _observe_reconciliation(self, figures: dict[str, Any]) -> Iterator[Problem]:
-        for _, lake in self.tables:
+    def _observe_reconciliation(self, seen: Observation) -> Iterator[Problem]:
+        for lake in self.lakes:
             table, last = lake.table.name, last_reconciliation(self.world, lake.table)
             if not last:
                 continue
-            figures["reconciled"][table] = last["time"]
+            seen.reconciled[table] = last["time"]
             if last["differences"]:
                 values = {"differences": last["differences"], "time": last["time"]}
                 yield self._problem("differs", table=table, **values)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Optional
 
 from ..base import yaml_files
 from ..base.params import Limits
-from .messages import Offsets
 
 PROBLEMS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 LEVELS = ("", "amber", "red")
@@ -51,18 +50,14 @@ def problem(kind: str, level: str = "", **values: Any) -> Problem:
 
 def level_of(value: float, limits: Limits) -> str:
     """Return "amber" or "red" if a value exceeds its limits, else ""; falling limits count downwards."""
-    sign = 1 if limits[0] <= limits[1] else -1
-    return next(
-        (
-            level
-            for level, limit in zip(("red", "amber"), limits[::-1])
-            if sign * value >= sign * limit
-        ),
-        "",
-    )
+    warning, alarm = limits
+    sign = 1 if warning <= alarm else -1
+    if sign * value >= sign * alarm:
+        return "red"
+    return "amber" if sign * value >= sign * warning else ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Observation:
     """The state of a flow at one time.
 
@@ -70,10 +65,10 @@ class Observation:
         flow: name of the flow.
         freshness: p50 and p95 of the last ten minutes, to_topic and to_lake, in seconds; None without
             changes.
-        unread: {table: {partition: number of messages that are not in the lake}}.
+        unread: {table: number of messages that are not in the lake}.
         retained: {slot: bytes of log that the server retains}.
         states: {connector: its states}.
-        dead_letters: {table: {reason: number of dead letters}}.
+        dead_letters: {table: number of dead letters}.
         reconciled: {table: time of its last comparison with the source (UTC, ISO 8601)}.
         commits_per_hour: of all tables.
         files: base files of all tables.
@@ -84,18 +79,18 @@ class Observation:
 
     flow: str
     freshness: Optional[dict[str, float]] = None
-    unread: dict[str, Offsets] = field(default_factory=dict)
+    unread: dict[str, int] = field(default_factory=dict)
     retained: dict[str, int] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
-    dead_letters: dict[str, dict[str, int]] = field(default_factory=dict)
+    dead_letters: dict[str, int] = field(default_factory=dict)
     reconciled: dict[str, str] = field(default_factory=dict)
     commits_per_hour: float = 0.0
     files: int = 0
     small_files: int = 0
     log_bytes: int = 0
-    problems: tuple[Problem, ...] = ()
+    problems: list[Problem] = field(default_factory=list)
 
     @property
     def level(self) -> str:
-        """The worst level of the problems."""
-        return max((each.level for each in self.problems), key=LEVELS.index, default="") or "green"
+        """The worst level of the problems, or "green"."""
+        return max((each.level for each in self.problems), key=LEVELS.index, default="green")

@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Callable
 
 from .. import hudi, own, stack, tracks
-from ..base import LakeError, SourceError, World
+from ..base import LakeError, World
 from ..flow.flow import CaptureFlow
+from ..flow.reconciliation import Reconciliation
 from ..flow.resources import SCHEMAS, SOURCE_TABLES, source_world
 from ..flow.steps import Product
 from ..flow.walkthrough import Walkthrough
 from ..source import postgres
 from ..source.names import format_sql
 from ..spark import session
-from .reconcile_result import Reconciliation
 from .reconciling import reconcile
-
-KEPT = (SCHEMAS, SOURCE_TABLES)
 
 
 def recapture(
@@ -40,14 +38,13 @@ def recapture(
         SourceError: the source cannot be read. Nothing was removed.
     """
     walkthrough, at, captured = _open(world, flow)
-    if walkthrough.resources.own:
+    if isinstance(captured, own.OwnFlow):
         own.recapture(world, walkthrough.name)
     else:
-        publish(at, captured)
-        walkthrough.resources.remove(at, Product.TOPICS, keep=KEPT)
+        _publish(at, captured)
         for table in captured.tables(at):
             hudi.drop(session(at), at, table)
-        captured.deploy(at)
+        walkthrough.recapture(at)
         captured.sync(session(at), at, label=captured.label)
     return reconcile(world, walkthrough.name, progress=lambda result: progress(repr(result)))
 
@@ -61,7 +58,8 @@ def resources_to_remove(world: World, flow: str) -> dict[str, list[str]]:
     """
     walkthrough, at, captured = _open(world, flow)
     tables = [table.name for table in captured.tables(at) if hudi.exists(table)]
-    removed = walkthrough.resources.remaining(world, Product.TOPICS, keep=KEPT)
+    kept = (SCHEMAS, SOURCE_TABLES)
+    removed = walkthrough.resources.remaining(world, Product.TOPICS, keep=kept)
     return {"lake tables": tables, **removed}
 
 
@@ -76,7 +74,7 @@ def _open(world: World, flow: str) -> tuple[Walkthrough, World, CaptureFlow]:
         )
     stack.ensure_running(at, *walkthrough.steps.services)
     for name in captured.names:
-        captured.count(at, name)
+        captured.count(at, name)  # raises SourceError if the table cannot be read
     tables = filter(hudi.exists, captured.tables(at))
     if any(captured.source_kind(at, each) == "landed" for each in tables):
         raise LakeError(
@@ -86,7 +84,7 @@ def _open(world: World, flow: str) -> tuple[Walkthrough, World, CaptureFlow]:
     return walkthrough, at, captured
 
 
-def publish(world: World, flow: CaptureFlow) -> None:
+def _publish(world: World, flow: CaptureFlow) -> None:
     """Add captured tables to the publication of a flow if it lacks them; other tables stay.
 
     Raises:
@@ -95,14 +93,8 @@ def publish(world: World, flow: CaptureFlow) -> None:
     if not flow.publication:
         return
     frame = postgres.publications(world, flow.database)
-    published = frame[frame["publication"] == flow.publication]["table"]
-    sources = [capture.source for capture in flow.captures]
-    if published.empty:
-        raise SourceError(
-            f"publication {flow.publication} does not exist, or publishes no table",
-            hint=f"postgres.create_publication(world, {flow.publication!r}, {sources}, {flow.database!r})",
-        )
-    for table in sorted({*sources} - {*published}):
+    published = {*frame[frame["publication"] == flow.publication]["table"]}
+    for table in sorted({capture.source for capture in flow.captures} - published):
         statement = format_sql(
             "ALTER PUBLICATION {} ADD TABLE {}", flow.publication, tuple(table.split("."))
         )

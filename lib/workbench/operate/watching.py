@@ -18,8 +18,9 @@ from ..flow.flow import CaptureFlow
 from ..flow.resources import source_world
 from ..topic import topics
 from ..tracks import for_world
-from .observe import MIB, FlowReader
+from .observe import FlowReader
 from .problems import Observation, Problem
+from .source import MIB
 
 FIND_EVERY_S = 60.0  # the deployed flows are searched at most that often
 EXIT_CODES = {"green": 0, "amber": 1, "red": 2}
@@ -97,7 +98,7 @@ class Watcher:
         rows = [
             (name, *fresh)
             for name, reader in self._readers.items()
-            for _, lake in reader.tables
+            for lake in reader.lakes
             for fresh in lake.fresh
         ]
         frame = pd.DataFrame(rows, columns=["flow", "visible", "to_topic_s", "to_lake_s"])
@@ -105,33 +106,24 @@ class Watcher:
         return frame.sort_values("visible", ignore_index=True)
 
     def _find_flows(self) -> None:
-        """Find the flows to observe; one that was changed or removed is not observed any more."""
+        """Find the flows to observe; a reader of a flow whose tables are the same keeps what it saw."""
         deployed: list[str] = []
         with contextlib.suppress(WorkbenchError):
             deployed = connect.names(self.world)
-        watched = {
-            name: (at, flow)
-            for name, (at, flow) in flows(self.world).items()
-            if (name in self.names if self.names else _is_used(at, flow, deployed))
-        }
-        self._readers = {
-            name: self._readers[name]
-            if name in self._readers and _is_same(self._readers[name].flow, flow)
-            else FlowReader(name, at, flow)
-            for name, (at, flow) in watched.items()
-        }
+        found = {}
+        for name, (at, flow) in flows(self.world).items():
+            if name in self.names or (not self.names and _is_used(at, flow, deployed)):
+                known = self._readers.get(name)
+                is_same = known and known.flow.captures == flow.captures
+                found[name] = known if known and is_same else FlowReader(name, at, flow)
+                found[name].flow = found[name].source.flow = flow
+        self._readers = found
         self._found_at = time.monotonic()
 
 
 def _is_used(at: World, flow: CaptureFlow, deployed: Sequence[str]) -> bool:
     """Return whether a flow has a connector or a lake table."""
     return bool({*flow.deployed_connectors} & {*deployed}) or any(map(hudi.exists, flow.tables(at)))
-
-
-def _is_same(one: CaptureFlow, other: CaptureFlow) -> bool:
-    """Return whether two flows have the same tables; an own flow knows their numbers in the source, too."""
-    declared = [each.declared for each in (one, other) if isinstance(each, own.OwnFlow)]
-    return one.captures == other.captures and declared[:1] == declared[1:]
 
 
 def watch(
@@ -156,7 +148,7 @@ def watch(
     if not 0 <= interval <= params.MAX_INTERVAL_S:
         raise ParamsError(
             f"the interval is {interval}",
-            expected=f"seconds, above 0 and up to {params.MAX_INTERVAL_S:,}; 0: those of the params file",
+            expected=f"seconds up to {params.MAX_INTERVAL_S:,}; 0: those of the params file",
         )
     watcher = Watcher(world, *names)
     with stop_on_signal() as stop:
@@ -175,19 +167,19 @@ def frame(observed: Sequence[Observation]) -> pd.DataFrame:
         changes), unread (messages), retained_mib, connectors, dead_letters, commits_per_hour, files,
         small_files, log_mib, reconciled (the oldest comparison of its tables, UTC).
     """
+    columns = ("p50", "p95", "to_topic", "to_lake")
     rows = []
     for each in observed:
-        fresh = {f"{name}_s": round(value, 2) for name, value in (each.freshness or {}).items()}
+        fresh = each.freshness or {}
         rows.append(
             {
                 "flow": each.flow,
                 "state": each.level,
-                **dict.fromkeys(("p50_s", "p95_s", "to_topic_s", "to_lake_s"), ""),
-                **fresh,
-                "unread": sum(sum(table.values()) for table in each.unread.values()),
+                **{f"{name}_s": round(fresh[name], 2) if fresh else "" for name in columns},
+                "unread": sum(each.unread.values()),
                 "retained_mib": round(sum(each.retained.values()) / MIB, 1),
                 "connectors": ", ".join(sorted({*each.states.values()})),
-                "dead_letters": sum(sum(n.values()) for n in each.dead_letters.values()),
+                "dead_letters": sum(each.dead_letters.values()),
                 "commits_per_hour": round(each.commits_per_hour),
                 "files": each.files,
                 "small_files": each.small_files,

@@ -4,7 +4,7 @@ import json
 import shlex
 import time
 from collections import defaultdict
-from typing import Any, Callable, Sequence
+from typing import Callable, Sequence
 
 import pandas
 from psycopg import sql
@@ -14,7 +14,6 @@ from ..base import LakeError, SourceError, WorkbenchError, World, paths
 from ..base.errors import CheckFailed
 from ..flow.resources import OWN_PREFIX, SCHEMAS
 from ..flow.steps import Product
-from ..flow.walkthrough import Walkthrough
 from ..hudi.analyst_types import DEFAULT_SCALE
 from ..source import mariadb, postgres
 from ..source.names import identifier
@@ -22,15 +21,14 @@ from ..spark import session
 from ..topic import topics
 from . import checking, comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import LABEL, OwnFlow, load, open_flow
+from .flow import OwnFlow, load, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
-_bundled: list[Walkthrough] = []
-
-
-def register(walkthroughs: Sequence[Walkthrough]) -> None:
-    """Add the walkthroughs of the workbench, whose catalog databases no flow can have."""
-    _bundled.extend(walkthroughs)
+# the catalog databases of the workbench's own walkthroughs, and Spark's
+RESERVED = {
+    *("default", "datalake", "moma_cow", "moma_mor", "operations", "pagila_kafka_connect"),
+    *("pagila_polled", "sales", "sampledatabase"),
+}
 
 
 @files.exclusive
@@ -80,20 +78,12 @@ def capture(
         CheckFailed: a lake table does not equal its source. The other tables are captured.
     """
     name, at = flow or source, world.source(source)
-    declared = _open(
-        name, _requested_flow(world, source, format, raw, poll), has_format=bool(format)
-    )
+    declared = _open(world, name, source, format, raw, poll)
     checking.require_server(world, declared)
-    options = {
-        "key": [*key],
-        "declares_key": bool(key),
-        "partition": [*partition],
-        "type": type,
-        "rows": 0,
-        "excluded": [*exclude],
-        "joined": bool(declared.tables),
-    }
-    drafts = [_draft(declared, each, options) for each in names]
+    drafts = [
+        _draft(declared, each, key=key, partition=partition, type=type, excluded=exclude)
+        for each in names
+    ]
     new = [draft for draft in drafts if draft.source not in declared.sources]
     captured = checking.existing_tables(world, declared)
     checking.require_capturable(world, declared, [*new, *captured])
@@ -113,76 +103,47 @@ def capture(
 def recapture(world: World, flow: str) -> None:
     """Capture the tables of a flow from a new snapshot, with the columns, primary keys and types that they have now.
 
-    Topics and connector are removed first. The lake tables stay until the new topics hold the whole snapshot, and each
-    message of it has been ingested into a copy. A repeated call continues an interrupted one.
+    Topics, connector and lake tables are removed first. A repeated call continues an interrupted one.
 
     Raises:
         LakeError: there is no such flow; or a message of the snapshot cannot be ingested.
         SourceError: a table does not exist any more, or cannot be captured. Nothing was removed.
+        CheckFailed: a lake table does not equal its source.
     """
     command = f"recapture {flow}"
     at, captured = open_flow(world, flow, continued=command)
-    declared = captured.declared
+    declared = captured.declared.model_copy(update={"unfinished": "recapture"})
     comparing.require_tables(at, captured)
     checking.require_server(world, declared)
     checking.require_capturable(world, declared, declared.tables)
-    renewed = declared.with_tables(
-        [
-            _with_catalog(at, declared, each.model_copy(update={"joined": False}))
-            for each in declared.tables
-        ]
-    )
-    files.write_declaration(flow, declared.model_copy(update={"unfinished": "recapture"}))
+    tables_now = [
+        _with_catalog(at, declared, each.model_copy(update={"joined": False}))
+        for each in declared.tables
+    ]
+    files.write_declaration(flow, declared)
     load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
-    files.write(flow, renewed.model_copy(update={"unfinished": "recapture"}))
-    at, captured = open_flow(world, flow, continued=command)
-    storage = {each: tables.storage(at, declared, each) for each in declared.sources}
-    _deploy(at, captured, renewed.tables)
-    if declared.poll:
-        landing.run_once(at, *captured.deployed_connectors)
-    for own in renewed.tables:
-        _rehearse(at, captured, own)
     for table in captured.tables(at):
         hudi.drop(session(at), at, table)
-    position = captured.db.log_position(at, captured.database)
-    captured.sync(session(at), at)
-    for table in filter(hudi.exists, captured.tables(at)):
-        hudi.label(at, table, LABEL, position)
-    files.write_storage(flow, storage)
-    files.write_filled_columns(flow, {})
-    files.write(flow, renewed.model_copy(update={"unfinished": ""}))
+    files.write_storage(flow, {})
+    renewed = declared.with_tables(tables_now)
+    files.write(flow, renewed)
+    _complete(world, flow, continued=command)
+    files.write_declaration(flow, renewed.model_copy(update={"unfinished": ""}))
 
 
-def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
-    """Ingest the snapshot of a table into a copy that is removed again.
+def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: str) -> Declaration:
+    """Return the declaration of a flow; a new one is that of the options, without tables.
 
     Raises:
-        LakeError: a message cannot be ingested. The lake table was not changed.
+        LakeError: the flow has other options, or a name that cannot be used; or it cannot be polled.
     """
-    if not topics.offset_span(at, flow.topic(at, own.name)):
-        return
-    spark, copy = session(at), hudi.scratch_copy(at, flow.table(at, own.name))
-    hudi.drop(None, at, copy)
-    hudi.ingest(spark, at, flow.source(at, own.name), copy)
-    dead = hudi.dead_letters(spark, at, copy).take(1)
-    hudi.drop(None, at, copy)
-    if dead:
-        raise LakeError(
-            f"a row of {own.source} cannot be captured: {dead[0]['reason']}",
-            location=f"topic {dead[0]['topic']}, partition {dead[0]['partition']}, offset {dead[0]['offset']}",
-            hint=f"correct the row in the source, and repeat `workbench recapture {flow.name} --world {at.name}`. "
-            "The lake tables are as they were, and get no changes until then",
-        )
-
-
-def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str) -> Declaration:
-    """Return the declaration of a flow with these options, without tables.
-
-    Raises:
-        LakeError: a polled flow cannot have this engine or format.
-    """
+    files.require_name(flow, hint=f"--as {files.free_name(flow)}")
+    existing = files.declaration(flow) if files.exists(flow) else None
+    if existing:
+        files.require_finished(flow, existing)
+        format = format or existing.format
     engine = world.source_engine(source)
-    requested = {
+    options = {
         "world": world.name,
         "source": source,
         "engine": engine,
@@ -190,36 +151,16 @@ def _requested_flow(world: World, source: str, format: str, raw: bool, poll: str
         "format": format or "json",
         "raw": raw,
         "poll": poll,
-        "tables": [],
     }
-    if poll and (engine, requested["format"]) != ("postgres", "json"):
+    if poll and (engine, options["format"]) != ("postgres", "json"):
         raise LakeError(
-            f"a table of {engine} cannot be polled with messages in {requested['format']}",
+            f"a table of {engine} cannot be polled with messages in {format}",
             expected="PostgreSQL and JSON",
             hint="--format json" if engine == "postgres" else "without --poll the log is read",
         )
-    return Declaration.model_validate(requested)
-
-
-def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:
-    """Return the declaration of a flow; a new one is that of the options, without tables.
-
-    Args:
-        flow: name of the flow.
-        requested: the options.
-        has_format: whether a format was requested; otherwise an existing flow keeps its format.
-
-    Raises:
-        LakeError: the flow has other options, or a name that cannot be used.
-    """
-    files.require_name(flow, hint=f"--as {files.free_name(flow)}")
-    if not (files.folder(flow) / "flow.yaml").exists():
-        return requested
-    declared = files.declaration(flow)
-    files.require_finished(flow, declared)
-    for option, value in requested:
-        is_free = option in ("tables", "unfinished") or (option == "format" and not has_format)
-        if not is_free and getattr(declared, option) != value:
+    declared = existing or Declaration.model_validate({**options, "tables": []})
+    for option, value in options.items():
+        if getattr(declared, option) != value:
             raise LakeError(
                 f"flow {flow!r} has the {option} {getattr(declared, option)!r}, not {value!r}",
                 location=paths.display_path(files.folder(flow)),
@@ -232,12 +173,10 @@ def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
     name = OWN_PREFIX + flow
-    reserved = {"default", *(each for one in _bundled for each in one.resources.catalog_databases)}
-    reserved |= {table.database for one in _bundled if one.flow for table in one.flow.tables(at)}
-    used = [f"catalog database {flow} (of the walkthroughs)"] if flow in reserved else []
+    used = [f"catalog database {flow} (of the walkthroughs)"] if flow in RESERVED else []
     used += [f"connector {name}"] if name in landing.names(at) else []
     used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
-    if session(at).catalog.databaseExists(flow):
+    if not used and session(at).catalog.databaseExists(flow):
         used.append(f"catalog database {flow}")
     if declared.has_publication:
         slot = postgres.slot_prefix(at) + name
@@ -254,13 +193,31 @@ def _require_unused(at: World, flow: str, declared: Declaration) -> None:
         )
 
 
-def _draft(declared: Declaration, name: str, options: dict[str, Any]) -> OwnTable:
+def _draft(
+    declared: Declaration,
+    name: str,
+    *,
+    key: Sequence[str],
+    partition: Sequence[str],
+    type: str,
+    excluded: Sequence[str],
+) -> OwnTable:
     """Return a table, which may be named without its schema, with the options of a capture."""
     default = declared.database if declared.db is mariadb else "public"
     source = name if "." in name else f"{default}.{name}"
     schema, _, short = source.lower().partition(".")
-    lake_name = short if schema in ("public", declared.database) else f"{schema}_{short}"
-    return OwnTable.model_validate({**options, "source": source, "name": lake_name})
+    fields = {
+        "source": source,
+        "name": short if schema in ("public", declared.database) else f"{schema}_{short}",
+        "key": [*key],
+        "declares_key": bool(key),
+        "partition": [*partition],
+        "type": type,
+        "rows": 0,
+        "excluded": [*excluded],
+        "joined": bool(declared.tables),
+    }
+    return OwnTable.model_validate(fields)
 
 
 def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> list[OwnTable]:
@@ -272,21 +229,21 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
             flow, or two tables would have one name in the lake.
     """
     known = {table.source: table for table in declared.tables}
-    unknown = {column for draft in drafts for column in draft.excluded}
+    added, excluded = dict[str, OwnTable](), set[str]()
     for draft in drafts:
-        own = known.get(draft.source)
-        if own:
-            unknown -= _require_same(at, declared, own, draft)
-            continue
-        known[draft.source] = _with_catalog(at, declared, draft)
-        unknown -= {*known[draft.source].excluded}
+        if draft.source in known:
+            excluded |= _require_same(at, declared, known[draft.source], draft)
+        else:
+            added[draft.source] = _with_catalog(at, declared, draft)
+            excluded |= {*added[draft.source].excluded}
+    unknown = {column for draft in drafts for column in draft.excluded} - excluded
     if unknown:  # with a typing error the column would get into the lake
         raise LakeError(
             f"no column {', '.join(sorted(unknown))} in {', '.join(each.source for each in drafts)}",
             expected="excluded columns as the database spells them",
         )
-    _require_lake_names(declared, [*known.values()])
-    return [*known.values()][len(declared.tables) :]
+    _require_lake_names(declared, [*known.values(), *added.values()])
+    return [*added.values()]
 
 
 def _require_lake_names(declared: Declaration, described: Sequence[OwnTable]) -> None:
@@ -312,12 +269,12 @@ def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable
         LakeError: it has no such column.
     """
     table = tables.describe(at, declared, draft)
-    missing = {*table.partition, *filter(None, [declared.poll])} - {*table.columns}
-    if missing:
-        raise LakeError(
-            f"{table.source} has no column {', '.join(sorted(missing))}",
-            expected=f"one of {', '.join(table.columns)}",
-        )
+    for column in (*table.partition, declared.poll):
+        if column and column not in table.columns:
+            raise LakeError(
+                f"{table.source} has no column {column}",
+                expected=f"one of {', '.join(table.columns)}",
+            )
     tables.require_partitions(at, declared, table)
     derived = {
         "scales": _scales(at, declared, table),
@@ -336,8 +293,13 @@ def _require_same(at: World, declared: Declaration, own: OwnTable, draft: OwnTab
     excluded = own.excluded + draft.excluded
     described = tables.describe(at, declared, own.model_copy(update={"excluded": excluded}))
     excluded = [column for column in described.excluded if column in draft.excluded]
-    for option in ("key", "excluded", "partition", "type"):
-        value = excluded if option == "excluded" else getattr(draft, option)
+    requested = {
+        "key": draft.key,
+        "excluded": excluded,
+        "partition": draft.partition,
+        "type": draft.type,
+    }
+    for option, value in requested.items():
         if value and {*value} != {*getattr(own, option)}:
             raise LakeError(
                 f"the flow has {own.source} with the {option} {getattr(own, option)!r}, not {value!r}",
@@ -360,33 +322,19 @@ def _scales(at: World, declared: Declaration, table: OwnTable) -> dict[str, int]
     return {column: min(int(n), MAX_SCALE) for column, n in digits.items() if n > DEFAULT_SCALE}
 
 
-def _is_deployed(at: World, flow: OwnFlow) -> bool:
-    """Return whether the connector runs with its JSON."""
-    if flow.polled or flow.connector not in landing.names(at):
-        return flow.connector in landing.names(at)
-    target = {**flow.config(at, flow.connector), "name": flow.connector}
-    deployed = connect.deployed(at, flow.connector)
-    return deployed == target and not connect.failure(at, flow.connector)
-
-
-def _complete(world: World, flow: str, progress: Callable[[str], None] = print) -> pandas.DataFrame:
+def _complete(
+    world: World, flow: str, progress: Callable[[str], None] = print, continued: str = ""
+) -> pandas.DataFrame:
     """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
-    at, captured = open_flow(world, flow, start=False)
+    at, captured = open_flow(world, flow, start=False, continued=continued)
     comparing.require_tables(at, captured)
     captured.require_slot(at)
-    new = captured.uncompared(at)
-    unchanged = _is_deployed(at, captured) and not any(
-        hudi.exists(captured.table(at, table.name)) or captured.count(at, table.name)
-        for table in new
-    )
-    if unchanged:
-        progress(f"{flow}: nothing to change, its {len(captured.names)} tables are captured")
-    else:
-        try:
-            _deploy(at, captured, new)
-        except SourceError:
-            comparing.require_tables(at, captured)  # a table may have been dropped meanwhile
-            raise
+    new = _new_tables(at, captured)
+    try:
+        _deploy(at, captured, new)
+    except SourceError:
+        comparing.require_tables(at, captured)  # a table may have been dropped meanwhile
+        raise
     rows, failures = [], list[WorkbenchError]()
     for own in captured.declared.tables:
         started = time.monotonic()
@@ -402,16 +350,31 @@ def _complete(world: World, flow: str, progress: Callable[[str], None] = print) 
         changed = values.changed_types(at, described, captured.table(at, own.name))
         seconds = time.monotonic() - started
         rows.append((own.source, described.rows, round(seconds, 1), changed))
-        if not unchanged:
+        if own in new:
             types = "".join(f"; {column}: {text}" for column, text in changed.items())
             progress(f"{own.source}: {described.rows:,} rows, {seconds:.1f} s{types}")
     if failures:
         raise failures[0]
+    if not new:
+        progress(f"{flow}: nothing to change in its {len(captured.names)} tables")
     return pandas.DataFrame(rows, columns=["table", "rows", "seconds", "changed_types"])
 
 
+def _new_tables(at: World, flow: OwnFlow) -> list[OwnTable]:
+    """Return the tables to capture and compare: not yet compared ones, but for empty tables with a topic."""
+    incomplete = flow.incomplete(at)
+    return [
+        own
+        for own in flow.uncompared(at)
+        if own in incomplete or hudi.exists(flow.table(at, own.name)) or flow.count(at, own.name)
+    ]
+
+
 def _deploy(at: World, flow: OwnFlow, new: Sequence[OwnTable]) -> None:
-    """Create publication, grants, topics and connector, and wait for the snapshot of new tables."""
+    """Create publication, grants, topics and connector, and wait for the snapshot of new tables.
+
+    What exists stays as it is.
+    """
     declared, connector = flow.declared, flow.connector
     flow.publish(at, declared)
     if at.server(declared.engine).managed:  # otherwise its owner has granted the permissions
@@ -424,31 +387,36 @@ def _deploy(at: World, flow: OwnFlow, new: Sequence[OwnTable]) -> None:
     landing.apply(at, connector, flow.config(at, connector))
     if not declared.poll:
         connect.wait_running(at, connector)
-        _await_snapshot(at, flow, new)
+        _await_snapshots(at, flow, new)
 
 
-def _await_snapshot(at: World, flow: OwnFlow, new: Sequence[OwnTable]) -> None:
+def _await_snapshots(at: World, flow: OwnFlow, new: Sequence[OwnTable]) -> None:
     """Start the snapshot of tables that join a running connector, and wait for those of all new tables."""
     joined = [table for table in new if table.joined]
-    spans = {t.name: topics.offset_span(at, flow.topic(at, t.name)) for t in joined}
+    messages = {t.name: topics.offset_span(at, flow.topic(at, t.name)) for t in joined}
     if joined:
         if flow.publication:  # the log has no changes from before a table was published
             postgres.wait_for_open_transactions(at, flow.database)
         flow.wait_until_captured(at)  # the connector knows the tables now
-        config = flow.config(at, flow.connector)
-        selects = {t.source: config.get(f"{files.OVERRIDES}.{t.source}") for t in joined}
-        data = {
-            "data-collections": [*selects],
-            "type": "BLOCKING",
-            "additional-conditions": [
-                {"data-collection": name, "filter": select}
-                for name, select in selects.items()
-                if select
-            ],
-        }
-        signal = json.dumps({"type": "execute-snapshot", "data": data})
-        topics.produce(at, f"{flow.connector}.signals", [(flow.connector, signal)])
+        _start_snapshot(at, flow, joined)
     for table in new:
-        expected = spans.get(table.name, 0) + flow.count(at, table.name)
+        expected = messages.get(table.name, 0) + flow.count(at, table.name)
         topic = flow.topic(at, table.name)
         topics.wait_for_messages(at, topic, expected, connector=flow.connector)
+
+
+def _start_snapshot(at: World, flow: OwnFlow, joined: Sequence[OwnTable]) -> None:
+    """Send the running connector a signal to take a snapshot of these tables."""
+    config = flow.config(at, flow.connector)
+    selects = {t.source: config.get(f"{files.OVERRIDES}.{t.source}") for t in joined}
+    data = {
+        "data-collections": [*selects],
+        "type": "BLOCKING",
+        "additional-conditions": [
+            {"data-collection": name, "filter": select}
+            for name, select in selects.items()
+            if select
+        ],
+    }
+    signal = json.dumps({"type": "execute-snapshot", "data": data})
+    topics.produce(at, f"{flow.connector}.signals", [(flow.connector, signal)])

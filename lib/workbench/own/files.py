@@ -136,6 +136,11 @@ def folder(flow: str = "") -> Path:
     return paths.flows_dir() / flow
 
 
+def exists(flow: str) -> bool:
+    """Return whether there is a flow of this name."""
+    return (folder(flow) / "flow.yaml").exists()
+
+
 def declaration(flow: str) -> Declaration:
     """Return the content of a flow's flow.yaml.
 
@@ -236,23 +241,16 @@ def free_name(name: str) -> str:
 
 def capture_command(flow: str, declared: Declaration, table: OwnTable) -> str:
     """Return the command that captures a table of a flow again, with its options."""
-    command = ["workbench", "capture", declared.source, table.source, "--as", flow]
-    command += ["--format", declared.format]
-    if declared.poll:
-        command += ["--poll", declared.poll]
-    if declared.raw:
-        command.append("--raw")
-    if table.type:
-        command += ["--type", table.type]
     key = table.key if table.declares_key else []
-    for option, columns in (
-        ("--key", key),
-        ("--exclude", table.excluded),
-        ("--partition", table.partition),
-    ):
-        for column in columns:
-            command += [option, column]
-    return shlex.join([*command, "--world", declared.world])
+    options = [("--as", flow), ("--format", declared.format)]
+    options += [("--poll", declared.poll), ("--type", table.type)]
+    options += [("--key", column) for column in key]
+    options += [("--exclude", column) for column in table.excluded]
+    options += [("--partition", column) for column in table.partition]
+    options.append(("--world", declared.world))
+    words = [word for option in options if option[1] for word in option]
+    raw = ["--raw"] if declared.raw else []
+    return shlex.join(["workbench", "capture", declared.source, table.source, *raw, *words])
 
 
 def write(flow: str, declared: Declaration) -> None:
@@ -269,32 +267,15 @@ def write_declaration(flow: str, declared: Declaration) -> None:
 
 def storage(flow: str) -> dict[str, list[str]]:
     """Return {source table: its storage (see `tables.storage`) at the last comparison}."""
-    return _read_lists(flow, "storage.json")
+    path = folder(flow) / "storage.json"
+    return cast("dict[str, list[str]]", json.loads(path.read_bytes())) if path.exists() else {}
 
 
 def write_storage(flow: str, ids: dict[str, list[str]]) -> None:
     """Store what `storage` returns, for a flow that still exists."""
-    _write_lists(flow, "storage.json", ids)
-
-
-def filled_columns(flow: str) -> dict[str, list[str]]:
-    """Return {lake table: the columns that an ingest has added, and that no row lacks}."""
-    return _read_lists(flow, "filled_columns.json")
-
-
-def write_filled_columns(flow: str, columns: dict[str, list[str]]) -> None:
-    """Store what `filled_columns` returns, for a flow that still exists."""
-    _write_lists(flow, "filled_columns.json", columns)
-
-
-def _read_lists(flow: str, name: str) -> dict[str, list[str]]:
-    path = folder(flow) / name
-    return cast("dict[str, list[str]]", json.loads(path.read_bytes())) if path.exists() else {}
-
-
-def _write_lists(flow: str, name: str, lists: dict[str, list[str]]) -> None:
-    if (folder(flow) / "flow.yaml").exists():
-        paths.write_private_file(folder(flow) / name, json.dumps(lists, indent=2).encode())
+    if exists(flow):
+        path = folder(flow) / "storage.json"
+        paths.write_private_file(path, json.dumps(ids, indent=2).encode())
 
 
 def connector_path(flow: str) -> Path:

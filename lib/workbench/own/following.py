@@ -45,14 +45,14 @@ def follow(
     captured.restart_failed(at)
     if not continuous:
         captured.wait_until_captured(at)
-    looked_at, is_first = time.monotonic(), True
+    looked_at, filled = time.monotonic(), dict[str, set[str]]()
     with stop_on_signal() as stop:
         for counts in captured.follow(session(at), at, *followed, stop=stop):
             for own in captured.declared.tables:
                 # the first round also sees columns that an earlier call has added
-                if own.name in counts and (is_first or counts[own.name].messages):
-                    adding.require_filled(at, captured, own)
-            is_first = False
+                if own.name in counts and (own.name not in filled or counts[own.name].messages):
+                    known = filled.get(own.name, set())
+                    filled[own.name] = adding.require_filled(at, captured, own, known)
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
@@ -102,29 +102,32 @@ def _require_same_storage(
         storage = tables.storage(at, captured.declared, own.source)
         if not storage:
             dropped.append(own.source)
-            continue
-        if own.name not in names or compared.get(own.source) == storage:
-            continue
-        progress(f"{own.source}: the source has stored it anew, so its rows are compared")
-        differences = comparing.lasting_differences(at, captured, own)
-        if differences:
-            raise LakeError(
-                f"rows of {own.source} were removed, added or altered without a message: by TRUNCATE, by ALTER "
-                "TABLE, or with a partition",
-                location=f"flow {captured.name!r}: {len(differences)} differences, such as {differences[0]}",
-                expected="statements on rows, which are in the log",
-                hint=f"`workbench recapture {captured.name} --world {at.name}` takes a new snapshot",
-            )
-        files.write_storage(captured.name, {**files.storage(captured.name), own.source: storage})
+        elif own.name in names and compared.get(own.source) != storage:
+            progress(f"{own.source}: the source has stored it anew, so its rows are compared")
+            _require_same_rows(at, captured, own)
+            compared[own.source] = storage
+            files.write_storage(captured.name, compared)
     if dropped:
         command = f"workbench forget {captured.name} {' '.join(dropped)} --world {at.name}"
         progress(f"{', '.join(dropped)}: dropped or renamed in the source; `{command}`")
 
 
+def _require_same_rows(at: World, captured: OwnFlow, own: files.OwnTable) -> None:
+    described = tables.describe(at, captured.declared, own)
+    result = comparing.reconcile(at, captured, described)
+    if not result.is_equal:
+        raise LakeError(
+            f"rows of {own.source} were removed, added or altered without a message: by TRUNCATE, by ALTER "
+            "TABLE, or with a partition",
+            location=f"flow {captured.name!r}: {result!r}",
+            expected="statements on rows, which are in the log",
+            hint=f"`workbench recapture {captured.name} --world {at.name}` takes a new snapshot",
+        )
+
+
 def _require_capturable(world: World, captured: OwnFlow) -> None:
     """Raise SourceError if changes of a table do not arrive any more, such as without its replica identity."""
     existing = checking.existing_tables(world, captured.declared)
-    remedy = (
-        f"`workbench recapture {captured.name} --world {world.name}`: changes until then are lost"
-    )
+    command = f"workbench recapture {captured.name} --world {world.name}"
+    remedy = f"`{command}`: changes until then are lost"
     checking.require_capturable(world, captured.declared, existing, remedy)

@@ -79,8 +79,7 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
         raise SourceError(
             f"in Avro a null of {', '.join(loose)} would arrive as the column's default",
             location=f"{table.source} in database {database}",
-            hint=f"capture the table with another flow: --format json {another_flow}. Or "
-            + " ".join(_drop_default(declared, table.source, column) for column in loose),
+            hint=f"capture the table with another flow: --format json {another_flow}; or drop the defaults",
         )
     if declared.format == "json" and len(catalog) > MAX_JSON_COLUMNS:
         last = str(catalog.index[catalog["key_position"] == 0][-1])
@@ -121,14 +120,6 @@ def storage(at: World, declared: Declaration, source: str) -> list[str]:
     except SourceError:
         return ["table"]
     return ["table", *map(str, found)]
-
-
-def _drop_default(declared: Declaration, table: str, column: str) -> str:
-    """Return the statement that removes the default of a column."""
-    names = identifier(table), sql.Identifier(column)
-    statement = sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT;").format(*names)
-    text = statement.as_string(None)
-    return text.replace('"', "`") if declared.db is mariadb else text
 
 
 def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:

@@ -1,7 +1,6 @@
 """The values of a source table as the lake has them: their types, and SQL that returns them."""
 
 import re
-from typing import Any
 
 from .. import hudi
 from ..base import World
@@ -27,15 +26,20 @@ def comparable_columns(
 ) -> dict[str, str]:
     """Return {column: source type} of the columns that a lake table has with the same values.
 
-    These are all, or with Debezium's types those that have the type of the source, or its text.
+    These are all, or with Debezium's types those that have the type of the source, or its text. MySQL cannot write
+    all digits of a float.
     """
+    columns = own.columns
+    if declared.engine == "mysql":
+        floats = ("float", "double")
+        columns = {name: kind for name, kind in columns.items() if base_type(kind) not in floats}
     if not declared.raw or not hudi.exists(table):
-        return own.columns
+        return columns
     changed = changed_types(at, own, table)
     converted = {*TEMPLATES["comparable"][declared.engine], *TEMPLATES["same_types"]}
     return {
         column: kind
-        for column, kind in own.columns.items()
+        for column, kind in columns.items()
         if column not in changed
         or (changed[column].endswith("→ string") and base_type(kind) not in converted)
     }
@@ -74,13 +78,6 @@ def _comparable_value(rules: dict[str, str], kind: str, value: str) -> str:
     if not rule and kind.endswith("[]"):
         rule = rules["[]"].replace("<>", _comparable_value(rules, kind[:-2], "e"))
     return (rule or rules[""]).replace("{}", value)
-
-
-def with_numbers(point: Any) -> Any:
-    """Return a point with numbers as coordinates: PostgreSQL's JSON has infinity and NaN as texts."""
-    if not isinstance(point, dict):
-        return point
-    return {axis: float(number) for axis, number in point.items()}
 
 
 def base_type(kind: str) -> str:

@@ -109,4 +109,3 @@ def captured_tables(world: World) -> dict[str, list[Table]]:
 
 
 explore.register(captured_tables, traced_table)
-own.register(ALL)

@@ -24,7 +24,6 @@ class Reconciliation:
     """The differences between a table of a source and its lake table.
 
     Attributes:
-        flow: name of the flow.
         table: name of the lake table.
         position: the source's log position before its rows were read.
         instant: the commit of the lake table that was compared last.
@@ -38,7 +37,6 @@ class Reconciliation:
         seconds: the duration.
     """
 
-    flow: str
     table: str
     position: str
     instant: str
@@ -95,8 +93,8 @@ class Reconciliation:
         files.write_text(_path(world, table), json.dumps(last))
 
 
-class _Last(BaseModel, extra="allow"):
-    """What the stored result of each version has."""
+class Last(BaseModel, extra="allow"):
+    """What each stored result has."""
 
     time: str
     is_equal: bool
@@ -115,7 +113,7 @@ def last_reconciliation(world: World, table: Table) -> Optional[dict[str, Any]]:
     path = _path(world, table)
     try:
         text = files.read_text(path)
-        return _Last.model_validate_json(text).model_dump() if text is not None else None
+        return Last.model_validate_json(text).model_dump() if text is not None else None
     except ValueError as e:
         raise LakeError(
             f"the last comparison of {table.name} cannot be read",

@@ -16,12 +16,16 @@ import pyarrow
 from pyarrow import types
 
 from ..base import yaml_files
-from ..explore.views import quoted
 
 DIALECTS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 HASH_VALUES = 2**60
 PLACE = "(partition)"  # the column of `Side.place`
 Sums = tuple[int, str, Any]  # number of rows, sum of their hashes, version
+
+
+def quoted(name: str) -> str:
+    """Return a name as both dialects quote it."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def kind_name(kind: pyarrow.DataType) -> str:
