@@ -172,7 +172,7 @@ BATCH_READ = [
             {"windows were written more than once": "expected more than"},
         ),
         Break(
-            "show.code(sales.latest)",
+            "result = sales.latest(spark, world)\nshow.table",
             WROTE
             + """
 later = {"region": "Africa", "sales": 300.59, "orders": 42, "window_start": 1633299600, "window_end": 1633300200}
