@@ -209,7 +209,7 @@ objects["text"] = objects["text"].str.replace("1487151930000", "1487151930")""",
             """
 alt.loc[0, ["key", "message_topic"]] = [7000, "other"]""",
             {
-                "keys of the second topic": "first at position 1: topic 2",
+                "keys of the second topic": "only topic: position 1: 2",
                 "keys that differ from their row": "topic 1",
                 "fields added by the transforms": "other",
             },

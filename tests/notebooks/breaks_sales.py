@@ -131,8 +131,8 @@ write_message(sales.SALES_TOPIC, sales.SALES_TOPIC, 1, unknown_sale, sales.event
                     "payment_id=16666: 2 rows in topic",
                     "payment_id=1: not in file",
                 ),
-                "keys are customers": "first at position 2: keys 1,",
-                "payment_date is the time of production": "first at position 2: value 1,",
+                "keys are customers": "only keys: position 2: 1",
+                "payment_date is the time of production": "only value: position 2: 1",
                 "payment_date is as planned": "{1: -",
                 "sales without a region, twice": "file",
                 "rows of all batches": "metrics 1801",
@@ -172,7 +172,7 @@ BATCH_READ = [
             {"windows were written more than once": "expected more than"},
         ),
         Break(
-            "show.code(sales.latest)",
+            "result = sales.latest(spark, world)\nshow.table",
             WROTE
             + """
 later = {"region": "Africa", "sales": 300.59, "orders": 42, "window_start": 1633299600, "window_end": 1633300200}
@@ -206,7 +206,7 @@ spark.sql("DELETE FROM sales.sales_summary WHERE region = 'Africa' AND window_st
             "order = list(zip(",
             "distinct_result, result = result, pd.concat([result, result.head(1)])",
             {
-                "newest window first, then by sales": "first at position",
+                "newest window first, then by sales": ": position ",
                 "one row for each region and window": "rows",
             },
             undo="result = distinct_result",

@@ -866,6 +866,14 @@ def test_frame_takes_what_python_has_no_value_for(world):
         check.same_rows(df, df.assign(a=[datetime.datetime(1, 1, 2), last]), key="g")
 
 
+def test_addresses_are_the_texts_that_debezium_publishes(world):
+    addresses = ["10.0.0.1", "::1/64", "::ffff:1.2.3.4", "::ffff:1.2.3.4/96"]
+    values = ", ".join(f"inet '{address}'" for address in addresses)
+    statement = f"SELECT ARRAY[{values}] AS list, inet '10.0.0.1' AS a, cidr '10.0.0.0/8' AS b"
+    row = postgres.query(world, statement, database="postgres").iloc[0]
+    assert list(row) == [addresses, "10.0.0.1", "10.0.0.0/8"]
+
+
 def test_errors_are_readable(loaded):
     with pytest.raises(SourceError, match="no_such"):
         postgres.query(loaded, "SELECT * FROM no_such")

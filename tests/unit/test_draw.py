@@ -9,13 +9,10 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
 from matplotlib.colors import to_hex, to_rgba
-from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from workbench import params
 from workbench.base.errors import LakeError
 from workbench.display import draw, show
-
-REVENUE = pd.Series({f"C{i:02}": 1000.0 / (i + 1) for i in range(30)})
 
 COMMITS = pd.DataFrame(
     {
@@ -61,7 +58,9 @@ def test_the_legend_of_lanes_leaves_room_for_a_long_title():
     events = pd.DataFrame({"at": [1, 2, 3], "row": ["a", "b", "a"]})
     events["seen by"] = ["both of the consumers", "the log only", "the log only: a delete"]
     title = "Eight rows, and which consumer saw which version of each of them, in order"
-    assert draw.lanes(events, "at", "row", "seen by", title).legends
+    meanings = {"both of the consumers": "good", "the log only": "bad"}
+    meanings["the log only: a delete"] = "note"
+    assert draw.lanes(events, "at", "row", "seen by", title, x_label="", meanings=meanings).legends
 
 
 def texts(figure):
@@ -83,7 +82,7 @@ def test_commits_show_bytes_rows_and_labels():
     scales = {(axes.get_yscale(), axes.get_ylim()) for axes in figure.axes}
     assert len(scales) == 1 and ("linear", 0) in {(name, low) for name, (low, _) in scales}
     for nothing in ({}, {"CoW": COMMITS[:0]}):
-        with pytest.raises(LakeError, match="no commits"):
+        with pytest.raises(LakeError, match="nothing to draw"):
             draw.commits(nothing)
 
 
@@ -99,15 +98,16 @@ def test_life_has_a_band_for_each_value():
     assert shown.startswith("long long") and shown.endswith("…") and len(shown) < 100
     near = pd.DataFrame({"price": [14.2, 14.4, 14.4]}, index=["t0", "t1", "t2"])
     assert texts(draw.record_history(near, ["price"])) == ["14.2", "14.4"], "not rounded into one"
-    with pytest.raises(LakeError, match="no column 'died'"):
-        draw.record_history(VALUES, ["died"])
+    with pytest.raises(LakeError, match="nothing to draw"):
+        draw.record_history(VALUES[:0], ["born"])
 
 
-def test_costs_have_a_panel_for_each_unit_and_a_colour_for_each_group():
+def test_costs_have_a_panel_for_each_unit_and_a_color_for_each_row():
     frame = pd.DataFrame(
         {"files": [30, 1], "bytes": [445_200, 0]}, index=["a key, _ro", "a key, _rt"]
     )
-    figure = draw.costs(frame, {"files": "files opened", "bytes": "bytes"}, groups=["_ro", "_rt"])
+    units = {"files": "files opened", "bytes": "bytes"}
+    figure = draw.costs(frame, units, colors=[draw.PALETTE[3], draw.PALETTE[1]])
     assert texts(figure) == ["30", "1", "445.2 kB", "0 bytes"] and len(figure.axes) == 2
     first, second = figure.axes[0].patches
     assert first.get_facecolor() != second.get_facecolor()
@@ -145,6 +145,7 @@ def test_lanes_have_a_dot_for_each_row_and_a_ground_for_each_group():
         "Two tables",
         group="transaction",
         x_label="order",
+        meanings={"u": "good", "d": "bad"},
         ticks=[1.5],
     )
     (axes,), (legend,) = figure.axes, figure.legends
@@ -156,16 +157,19 @@ def test_lanes_have_a_dot_for_each_row_and_a_ground_for_each_group():
     lines = [list(line.get_xdata()) for line in axes.lines]
     assert lines == [[0, 1], [1.5, 1.5]], "one transaction has several events"
     with pytest.raises(LakeError, match="nothing to draw"):
-        draw.lanes(events[:0], "place", "table", "op")
+        draw.lanes(events[:0], "place", "table", "op", "", x_label="", meanings={})
+    with pytest.raises(ValueError, match="'d' is not in list"):
+        draw.lanes(events, "place", "table", "op", "", x_label="", meanings={"u": "good"})
 
 
 def test_lanes_are_coloured_by_meaning():
     events = pd.DataFrame(
         {"place": [0, 1, 2], "row": ["1", "1", "2"], "kind": ["lost", "seen", "other"]}
     )
-    figure = draw.lanes(events, "place", "row", "kind", meanings={"seen": "good", "lost": "bad"})
+    meanings = {"seen": "good", "lost": "bad", "other": "neutral"}
+    figure = draw.lanes(events, "place", "row", "kind", "", x_label="", meanings=meanings)
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["seen", "lost", "other"]
-    seen, lost, _ = (found.get_facecolor()[0] for found in figure.axes[0].collections)
+    _, lost, seen = (found.get_facecolor()[0] for found in figure.axes[0].collections)
     assert to_hex(seen).endswith("009e73") and to_hex(lost).endswith("d55e00"), (
         "a loss is never green"
     )
@@ -214,57 +218,6 @@ def test_panels_hold_zero_and_both_ends_also_of_negative_numbers_and_of_none():
         draw.panels(frame[:0], "batch", lines)
 
 
-def test_a_stacked_kind_keeps_its_color_and_the_rest_is_grey():
-    def colors(sums):
-        frame = pd.DataFrame([("a", *pair) for pair in sums.items()], columns=["x", "kind", "n"])
-        (legend,) = draw.stacked(frame, "x", "n", "kind", muted=["none"]).legends
-        return {
-            text.get_text(): handle.get_facecolor()
-            for text, handle in zip(legend.get_texts(), legend.legend_handles)
-        }
-
-    first, later = colors({"A": 3, "B": 2, "none": 1}), colors({"A": 2, "B": 3, "none": 4})
-    assert first == later and first["A"] != first["B"]
-    assert first["none"] == to_rgba(draw.GRAY)
-
-
-def test_a_ranking_is_sorted_and_has_shares():
-    figure = draw.ranking(
-        pd.Series({"B": 1, "none": 0.5, "A": 2.5}), "A makes most", unit="$", muted=["none"]
-    )
-    (axes,) = figure.axes
-    assert ticks(axes.yaxis) == ["A", "B", "none"] and axes.get_ylim()[0] > axes.get_ylim()[1], (
-        "the largest on top"
-    )
-    assert texts(figure) == ["$2 · 62.5%", "$1 · 25.0%", "$0 · 12.5%"]
-    colors = [bar.get_facecolor() for bar in axes.patches]
-    assert colors[0] == colors[1] and colors[2] == to_rgba(draw.GRAY) and axes.get_xlim()[0] == 0
-    for nothing in (REVENUE[:0], -REVENUE, REVENUE * 0):
-        with pytest.raises(LakeError, match="nothing to rank"):
-            draw.ranking(nothing)
-
-
-def test_spans_overlap_and_have_marks():
-    begins = pd.to_datetime(["2021-10-03 22:05", "2021-10-03 22:10"], utc=True)
-    frame = pd.DataFrame(
-        {"start": begins, "end": begins + pd.Timedelta("10min"), "kind": ["closed", "open"]}
-    )
-    figure = draw.spans(
-        frame, {"closed": draw.GRAY, "open": draw.PALETTE[3]}, marks={"a sale": begins[1]}
-    )
-    (axes,), (legend,) = figure.axes, figure.legends
-    assert texts(figure) == ["  22:05 – 22:15", "  22:10 – 22:20", " a sale"]
-    assert [t.get_text() for t in legend.get_texts()] == ["closed", "open"]
-    first, second = axes.patches
-    assert (
-        first.get_x() + first.get_width() > second.get_x()
-        and first.get_facecolor() != second.get_facecolor()
-    )
-    assert len(axes.lines) == 1
-    with pytest.raises(LakeError, match="nothing to draw"):
-        draw.spans(frame[:0], {})
-
-
 def test_a_flow_has_boxes_and_arrows_and_a_lossy_arrow_is_red():
     boxes = {"a": draw.Box("service a", 0, 0, "service"), "t": draw.Box("topic", 1, 0, "topic")}
     arrows = [draw.Arrow("a", "t", "publishes", lossy=True), draw.Arrow("t", "a", "consumes")]
@@ -287,36 +240,8 @@ def test_a_flow_has_boxes_and_arrows_and_a_lossy_arrow_is_red():
         draw.flow(boxes, [draw.Arrow("a", "u")], {"service": draw.INK, "topic": draw.INK})
 
 
-def test_pie_top_names_twenty_and_the_rest():
-    figure = draw.pie_top(REVENUE, 20, "Revenue")
-    assert isinstance(figure, Figure)
-    shown = texts(figure)
-    assert "10 others" in shown and "C19" in shown and "C20" not in shown
-    assert "top 20 of 30\nof 3,995" in shown
-    for series in (REVENUE[:0], -REVENUE, REVENUE * 0):
-        with pytest.raises(LakeError):
-            draw.pie_top(series)
-
-
-def test_pie_top_names_beside_the_ring_only_the_largest_whose_labels_cannot_collide():
-    names = [
-        "Hungry Owl All-Night Grocers of the Northern Harbour",
-        "Rattlesnake Canyon Grocery of the Southern Hills",
-    ]
-    shares = pd.Series([35, 35, 3.1, 3.05, 23.85], index=["A", "B", *names, "C"])
-    labels = [t for t in texts(draw.pie_top(shares)) if t.endswith("%") and "\n" in t]
-    assert labels == ["A\n35.0%", "B\n35.0%", "C\n23.9%"]
-
-
-def test_scatter_labels_the_named():
-    df = pd.DataFrame({"q": [1, 2, 3], "r": [1, 2, 3], "n": [1, 1, 4]}, index=["A", "B", "C"])
-    assert texts(draw.scatter(df, "q", "r", "n", {"big": ["C", "B"]})) == ["C", "B"]
-    with pytest.raises(LakeError, match="no row is named 'Z'"):
-        draw.scatter(df, "q", "r", "n", {"big": ["Z"]})
-
-
 def test_figures_are_closed_so_that_a_cell_shows_them_once():
-    draw.pie_top(REVENUE)
+    draw.commits({"CoW": COMMITS})
     assert plt.get_fignums() == []
 
 
@@ -330,13 +255,14 @@ def test_a_picture_bears_its_title_as_text(monkeypatch):
         return shell.display_formatter.format(figure)[0]["text/plain"]
 
     assert shown() == f"<Picture size {figure.bbox.width:.0f}x{figure.bbox.height:.0f} with 0 Axes>"
-    assert draw.pie_top(REVENUE)._repr_png_()[1:4] == b"PNG"  # also where pyplot has made no figure
+    assert (
+        draw.commits({"CoW": COMMITS})._repr_png_()[1:4] == b"PNG"
+    )  # also where pyplot has made no figure
     assert draw.Picture(0.1)._repr_png_() is None, "nothing is drawn yet"
     select_figure_formats(shell, {"png"})
     figure.suptitle("Twice\nthe bytes")
     assert shown() == "Twice the bytes"
     for drawn in (
-        draw.pie_top(REVENUE, title="Revenue"),
         draw.commits({"CoW": COMMITS}, title="Revenue"),
         draw.record_history(VALUES, ["name"], "Revenue"),
         draw.costs(COMMITS, {"bytes": ""}, "Revenue"),
@@ -347,10 +273,6 @@ def test_a_picture_bears_its_title_as_text(monkeypatch):
 @pytest.mark.parametrize("name", [r"A $\frac B$", "$x$ & $y$"])
 def test_a_name_with_dollars_is_no_formula(name):
     """A malformed one ended the chart."""
-    figure = draw.pie_top(pd.Series({name: 3.0, "B": 1.0}), title=name, unit="$")
+    figure = draw.record_history(VALUES.assign(name=name), ["name"], name)
     figure.canvas.draw()
-    assert any(
-        name in text
-        for text in texts(figure)
-        + [figure.axes[0].get_title(), figure.get_suptitle(), figure.axes[0].get_title(loc="left")]
-    )
+    assert texts(figure)[0] == figure.get_suptitle() == name

@@ -8,12 +8,9 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from matplotlib.colors import to_rgb
-from matplotlib.dates import date2num
 from workbench.base import ROOT, params
 from workbench.base.errors import LakeError, ServiceLost
 from workbench.checks import check
-from workbench.display import draw
 from workbench.query import streams
 from workbench.source.row_files import read_dicts
 from workbench.spark import sessions
@@ -83,19 +80,6 @@ def test_a_sale_as_it_is_sent():
     assert (first["payment_id"], first["customer_id"], first["amount"]) == (16666, 204, 3.99)
     last = sales.event_time(1_799)
     assert f"{last:%H:%M}" == "22:38"
-
-
-def test_the_picture_of_windows_has_two_for_each_sale_and_closes_those_behind_the_watermark():
-    sale = sales.event_time(900)
-    figure = sales.picture(sale, sales.event_time(1_799))
-    (axes,) = figure.axes
-    spans = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches]
-    *_, at = (line.get_xdata()[0] for line in axes.lines)
-    place = date2num(at)
-    assert len(spans) == 7 and sum(begin <= place < end for begin, end in spans) == 2
-    closed = [end <= date2num(sales.event_time(1_799)) - 10 / 1440 for _, end in spans]
-    assert closed == [True] * 3 + [False] * 4
-    assert [bar.get_facecolor()[:3] == to_rgb(draw.GRAY) for bar in axes.patches] == closed
 
 
 @pytest.mark.parametrize("text", [True, False])

@@ -17,15 +17,6 @@ def test_json_is_folded_and_escaped():
     assert "<details>" not in show.json({"a": 1}, folded=False).data
 
 
-def test_the_parts_of_a_message_are_marked_and_named():
-    shown = show.segments({"header <id 7>": b"\0\7", "Avro": b"ab"}).data
-    header, avro = re.findall(r"background:(#\w+);[^>]*>(?:00 07|61 62)<", shown)
-    assert header != avro and shown.count(header) == shown.count(avro) == 2, (
-        "digits and name have one color"
-    )
-    assert "header &lt;id 7&gt;" in shown
-
-
 def test_table_says_how_many_rows_there_are():
     shown = show.table(pd.DataFrame({"a": range(50), "b": "<i>"}), "<Orders>", limit=5).data
     assert "first 5 of 50 rows" in shown and "&lt;Orders&gt;" in shown and "<i>" not in shown
@@ -183,20 +174,13 @@ def test_a_row_is_shown_whole_a_line_for_each_column():
     assert cells(show.row(frame, "one").data) == [x for n in range(25) for x in (f"c{n}", str(n))]
 
 
-def test_avro_reads_schemas_of_its_folder_only():
-    with pytest.raises(LakeError, match="is not a path below"):
-        show.avro("../schemas/cdc_events")
-
-
-def test_avro_fields_with_their_meaning():
-    rows = cells(show.avro("cdc_events").data)
-    fields = dict(zip(rows[::4], zip(rows[1::4], rows[2::4], rows[3::4])))
-    assert fields["order_id"] == ("int", "", "")
-    assert fields["shipped_date"] == ("int", "yes", "io.debezium.time.Date")
-    assert fields["order_items"] == ("string", "yes", "io.debezium.data.Json")
-
-
-def test_different_numbers_look_different():
-    page = show.table(pd.DataFrame({"lat": [52.520008, 52.520049, 1.0]})).data
-    assert "52.520008" in page and "52.520049" in page
-    assert "52.5200<" in show.table(pd.DataFrame({"lat": [52.520008, 1.1234]})).data
+def test_a_float_is_shown_exactly_or_the_table_says_that_it_is_rounded():
+    exact = show.table(pd.DataFrame({"lat": [52.520008, 52.520049, 1.0]})).data
+    assert cells(exact) == ["52.520008", "52.520049", "1.000000"] and "rounded" not in exact
+    for shown in (
+        show.table(pd.DataFrame({"sum": [0.1 + 0.2, 1.0]})).data,
+        show.row(pd.DataFrame({"sum": [0.1 + 0.2], "text": ["0.1"]})).data,
+    ):
+        assert ">0.3<" in shown and "some decimals are rounded" in shown
+    small = show.table(pd.DataFrame({"share": [0.00012345678912, float("inf")]})).data
+    assert "0.00012345678912" in small and "inf" in small and "rounded" not in small

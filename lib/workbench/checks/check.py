@@ -12,8 +12,7 @@ have no such parameter.
 
 Values are compared by meaning, not by their Python or Arrow type:
   numbers   int, float, Decimal and NumPy's numbers are compared by value; a float counts as its
-            shortest text (14.4 is Decimal("14.4")). The comparison is exact unless a tolerance is
-            given. True is not 1.
+            shortest text (14.4 is Decimal("14.4")). The comparison is exact. True is not 1.
   instants  A date is the midnight of that day. An instant without a zone counts as UTC. In
             `same_rows` a text with a zone is an instant if the other side's column holds zoned
             instants.
@@ -79,10 +78,8 @@ def same_rows(
     )
     if not differences and source is lake:
         differences = ["both sides are the same object: this check could not have failed"]
-    if not differences and not len(source) and not allow_empty:
-        differences = [
-            "both sides are empty: this check could not have failed (allow_empty=True accepts it)"
-        ]
+    if not differences and not allow_empty:
+        differences = _require_rows(source)
     _report_rows(differences, claim, lake, source, labels)
 
 
@@ -113,26 +110,17 @@ def equal(
         raise errors.WorkbenchError(
             "check.equal compares single values", location=claim, hint="use check.same_rows"
         )
-    ok = values.values_equal(left, right)
-    texts = [values.format_value(side, quotes=not ok) for side in (left, right)]
+    ok, sides, labels = values.values_equal(left, right), (left, right), (left_label, right_label)
+    texts = [values.format_value(side, quotes=not ok) for side in sides]
     detail = ""
-    are_collections = isinstance(left, values.COLLECTION_TYPES) and isinstance(
-        right, values.COLLECTION_TYPES
-    )
-    if are_collections and (
-        max(map(len, texts)) > MAX_INLINE_CHARS or max(len(left), len(right)) > values.MAX_ELEMENTS
+    if all(isinstance(side, values.COLLECTION_TYPES) for side in sides) and (
+        max(map(len, texts)) > MAX_INLINE_CHARS or max(map(len, sides)) > values.MAX_ELEMENTS
     ):
-        if ok:
-            detail = f"both: {texts[0]}"
-        else:
-            detail = values.describe_difference(left, right, left_label, right_label)
-        texts = [
-            plural(len(side), "item" if isinstance(side, dict) else "value")
-            for side in (left, right)
-        ]
-    elif not ok and texts[0] == texts[1]:  # 441, "441" and {441} have the same text
+        detail = f"both: {texts[0]}" if ok else values.describe_difference(left, right, labels)
+        texts = [plural(len(side), "item" if isinstance(side, dict) else "value") for side in sides]
+    elif not ok and texts[0] == texts[1]:  # 441 and {441} have the same text
         detail = f"{left_label}: {type(left).__name__}, {right_label}: {type(right).__name__}"
-    _report(ok, claim, texts[0], texts[1], (left_label, right_label), detail, custom_data)
+    _report(ok, claim, texts[0], texts[1], labels, detail, custom_data)
 
 
 def true(
@@ -167,44 +155,37 @@ def true(
     _report(bool(condition), claim, values.format_value(actual), expected, custom_data=custom_data)
 
 
-def reference(name: str, df: pd.DataFrame, *, tolerance: float = 0, custom_data: str = "") -> None:
+def reference(name: str, df: pd.DataFrame, *, custom_data: str = "") -> None:
     """Compare a frame with data/reference/<name>.csv: same columns and rows, in the same order.
 
     Args:
         name: path of the reference table below data/reference, without `.csv`.
         df: the actual rows.
-        tolerance: largest difference at which two numbers count as equal.
         custom_data: folder of the user's own data: a difference is then shown, not raised.
 
     Raises:
-        CheckFailed: rows differ. The error numbers them from 1.
-        WorkbenchError: the reference table does not exist, or holds no rows.
+        CheckFailed: rows differ, or there are none. The error numbers them from 1.
+        WorkbenchError: the reference table does not exist.
     """
     path = paths.ROOT / "data" / "reference" / f"{name}.csv"
-    shown_path = path.relative_to(paths.ROOT)
     if not path.is_file():
         raise errors.WorkbenchError(
             f"there is no reference table {name!r}",
-            location=str(shown_path),
-            hint="inspect the rows; if they are right: "
-            f"df.to_csv(paths.ROOT / '{shown_path}', index=False)",
+            location=str(path),
+            hint=f"inspect the rows; if they are right: df.to_csv('{path}', index=False)",
         )
     published, labels = values.read_like(path, df), ("actual", "reference")
-    if not len(published):
-        raise errors.WorkbenchError(
-            f"the reference table {name!r} holds no rows", location=str(shown_path)
-        )
     if list(published.columns) == list(df.columns):
         expected_rows, actual_rows = (
             frame.assign(row=range(1, len(frame) + 1)) for frame in (published, df)
         )
-        differences = values.differences(expected_rows, actual_rows, ["row"], labels, tolerance)
+        differences = values.differences(expected_rows, actual_rows, ["row"], labels)
+        differences = differences or _require_rows(published)
     else:
         columns = (", ".join(map(str, frame.columns)) for frame in (df, published))
         differences = ["columns: actual {}; reference {}".format(*columns)]
-    _report_rows(
-        differences, f"as in reference table {name}", df, published, labels, tolerance, custom_data
-    )
+    claim = f"as in reference table {name}"
+    _report_rows(differences, claim, df, published, labels, custom_data)
 
 
 def eventually(
@@ -246,35 +227,34 @@ def eventually(
     return result
 
 
-def expect_failure(
-    claim: str, call: Callable[[], Any], error: type[Exception] = Exception, contains: str = ""
-) -> Exception:
+def expect_failure(claim: str, call: Callable[[], Any], contains: str = "") -> Exception:
     """Check that a call fails, show its error message, and return the exception.
 
     Args:
         claim: what the check claims, for the line shown.
         call: called without arguments.
-        error: type of the expected exception.
         contains: text that the error message contains, ignoring case.
 
     Raises:
-        CheckFailed: the call raised nothing or another exception, or its message does not contain
-            the text.
+        CheckFailed: the call raised nothing, or the message does not contain the text.
     """
-    expected = "an error" if error is Exception else error.__name__
-    if contains:
-        expected += f" whose message contains {contains!r}"
+    expected = "an error" + (f" whose message contains {contains!r}" if contains else "")
     # a failing check in the call is the expected failure, so its red line is not shown
     quiet_context = contextvars.copy_context()
     quiet_context.run(_quiet.set, True)
     try:
         returned = quiet_context.run(call)
     except Exception as e:  # noqa: BLE001 - any other exception is a difference to report
-        ok = isinstance(e, error) and contains.lower() in str(e).lower()
+        ok = contains.lower() in str(e).lower()
         _report(ok, claim, type(e).__name__, expected, ("failed with", "expected"), str(e))
         return e
     _report(False, claim, f"no failure, returned {values.format_value(returned)}", expected)
     raise AssertionError("unreachable")
+
+
+def _require_rows(expected: pd.DataFrame) -> list[str]:
+    """Return a difference if there are no rows: nothing was compared."""
+    return [] if len(expected) else ["both sides are empty: this check could not have failed"]
 
 
 # ---- display of a check's line
@@ -286,7 +266,6 @@ def _report_rows(
     left: pd.DataFrame,
     right: pd.DataFrame,
     labels: tuple[str, str],
-    tolerance: float = 0,
     custom_data: str = "",
 ) -> None:
     """Show the line of a check of two frames: their sizes, and the first differences."""
@@ -294,10 +273,7 @@ def _report_rows(
         f"{plural(len(frame), 'row')} × {plural(frame.shape[1], 'column')}"
         for frame in (left, right)
     )
-    if differences:
-        result = plural(len(differences), "difference")
-    else:
-        result = "no value differs" + (f" by more than {tolerance:g}" if tolerance else "")
+    result = plural(len(differences), "difference") if differences else "no value differs"
     details = differences[:MAX_DIFFERENCES]
     if len(differences) > MAX_DIFFERENCES:
         details.append(f"… and {len(differences) - MAX_DIFFERENCES:,} more")

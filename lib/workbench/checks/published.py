@@ -7,7 +7,7 @@ from typing import Mapping
 
 import pandas
 
-from ..base import errors, params, paths
+from ..base import params, paths
 from ..connect.configs import placeholders
 from . import check
 
@@ -32,16 +32,9 @@ def compare(
 
     Raises:
         CheckFailed: a difference is not in differences.csv, or one in it does not exist.
-        WorkbenchError: there is no such configuration.
+        FileNotFoundError: there is no such configuration.
     """
     path = REFERENCE_DIR / f"{name}.json"
-    if not path.is_file():
-        names = [f"{p.parent.name}/{p.stem}" for p in REFERENCE_DIR.glob("*/*.json")]
-        raise errors.WorkbenchError(
-            f"there is no published configuration {name!r}",
-            location=f"data/reference/{name}.json",
-            expected=errors.did_you_mean(name, names),
-        )
     values = {"deployment": world.stack.deployment, **placeholders(world), **variables}
 
     def render(text: str) -> str:

@@ -1,29 +1,25 @@
-"""Show tables, folded JSON, code and the files of the lake in notebooks, and shorten file names."""
+"""Show tables, folded JSON and the files of the lake in notebooks, and shorten file names."""
 
 import html
-import inspect
 import json as jsons
 import re
-import textwrap
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional
 
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import HTML, Code
+from IPython.display import HTML
 from rich.filesize import decimal as format_size
 
-from ..base import LakeError, World, did_you_mean, files, paths
+from ..base import LakeError, World, files
 from ..base.text import plural
-from ..hudi.tables import Table
-from ..hudi.timeline import timeline_files
 
 MAX_CELL_CHARS = 600  # characters of a cell that are shown; a long text wraps
-SEGMENT_COLORS = ("#FBDCC8", "#D6E8F5", "#D3EEE4", "#FBEBCB")  # backgrounds of a message's parts
+# A float with more decimals is the result of a computation, and is shown with fewer
+MAX_EXACT_DECIMALS, ROUNDED_DECIMALS = 8, 4
 MARK_COLOR = "#FBEBCB"  # background of a highlighted cell
 NULL = "<span style='color:#8A9099'>null</span>"
-DECIMAL_PLACES = (4, 6, 8, 10)  # of a float; more only if two values would look the same
 NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # types that pandas infers
 # A base file is <group>_<write token>_<instant>.parquet, and a log is
 # .<group>_<instant>.log.<number>_<write token>. The group is a UUID and a number, the token three
@@ -56,31 +52,16 @@ def json(obj: Any, folded: bool = True, title: str = "JSON") -> HTML:
     return HTML(block)
 
 
-def segments(parts: Mapping[str, bytes]) -> HTML:
-    """Show the parts of a message as hexadecimal digits in colors, with their names below.
-
-    Args:
-        parts: {name: bytes}, in order.
-    """
-    digits, names = [], []
-    for number, (name, content) in enumerate(parts.items()):
-        color = SEGMENT_COLORS[number % len(SEGMENT_COLORS)]
-        mark = f"<span style='background:{color};padding:.1em .3em'>{{}}</span>"
-        digits.append(mark.format(content.hex(" ")))
-        names.append(mark.format(html.escape(name)))
-    text = f"{' '.join(digits)}<br><br>{'<br>'.join(names)}"
-    return HTML(f"<div style='font-family:monospace;line-height:1.7'>{text}</div>")
-
-
 def table(
     df: pd.DataFrame, caption: str = "", limit: int = 20, marked: Optional[pd.DataFrame] = None
 ) -> HTML:
     """Show the first rows of a frame without its index, and the number of rows.
 
     Whole numbers are shown without decimals, and null is gray. A column of numbers is aligned to
-    the right, with the same number of decimals in each cell. Whole numbers have thousands
-    separators in a column with the word "bytes" in its name only: a key, a year or an offset must
-    have none.
+    the right, with the same number of decimals in each cell. A float with up to eight decimals is
+    shown exactly; if a longer one is rounded, the line above the table says so. Whole numbers have
+    thousands separators in a column with the word "bytes" in its name only: a key, a year or an
+    offset must have none.
 
     Args:
         df: the frame.
@@ -129,14 +110,18 @@ def _table_html(
     formatted = df.head(limit).copy()
     # Text is aligned to the left; the style of nbconvert aligns everything to the right
     styles = [{"selector": "th, td", "props": "text-align: left"}]
+    is_rounded = False
     for position, (name, column) in enumerate(df.items()):
         if column.dtype.kind == "f" and column.hasnans:
             # Whole numbers with a missing value are floats
             column = column.convert_dtypes(convert_floating=False)
         column = column.head(limit)
         is_numeric = pd.api.types.infer_dtype(column) in NUMBERS
-        cells = _format_numbers(str(name), column) if is_numeric else map(_format_cell, column)
-        formatted.isetitem(position, pd.Series(list(cells), index=formatted.index, dtype=object))
+        cells = [_format_cell(value) for value in column]
+        if is_numeric:
+            _align_numbers(str(name), column, cells)
+        is_rounded = is_rounded or any(map(_is_rounded, column, cells))
+        formatted.isetitem(position, pd.Series(cells, index=formatted.index, dtype=object))
         if is_numeric:
             styles.append({"selector": f".col{position}", "props": "text-align: right"})
     styler = formatted.style.format(na_rep=NULL, escape="html")  # HTML in the data is escaped
@@ -148,90 +133,48 @@ def _table_html(
     styler.hide(names=True, axis=1)
     styler.hide(names=has_index)  # the heading of the index, or the whole index
     styler.set_table_styles(styles)
-    note = ""
+    notes = [f"<b>{html.escape(caption)}</b>"] if caption else []
     if len(df) > limit:
-        note = f" – first {limit} of {len(df):,} rows"
+        notes.append(f"first {limit} of {len(df):,} rows")
     elif not len(df):
-        note = " no rows"
-    head = ""
-    if caption or note:
-        head = f"<div style='margin:.2em 0'><b>{html.escape(caption)}</b>{note}</div>"
+        notes.append("no rows")
+    if is_rounded:
+        notes.append("some decimals are rounded")
+    head = f"<div style='margin:.2em 0'>{' – '.join(notes)}</div>" if notes else ""
     body = styler.to_html(max_columns=60)
     return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
 
 
-def _format_numbers(name: str, column: pd.Series) -> list[Optional[str]]:
-    """Format a column of numbers with the same number of decimals; None for a missing one."""
-    floats = {value for value in column if isinstance(value, float) and value == value}
-    for places in DECIMAL_PLACES:  # different values look different
-        if len({_format_cell(value, places) for value in floats}) == len(floats):
-            break
-    cells = [_format_cell(value, places) for value in column]
-    decimals = max(
-        (len(cell.partition(".")[2]) for cell in cells if cell and "e" not in cell), default=0
-    )
+def _align_numbers(name: str, column: pd.Series, cells: list[Optional[str]]) -> None:
+    """Give the cells of a column of numbers the same number of decimals."""
+    plain = [cell for cell in cells if cell and "e" not in cell]
+    decimals = max((len(cell.partition(".")[2]) for cell in plain), default=0)
     is_size = "bytes" in re.findall("[a-z]+", name.lower())
-    for position, (value, cell) in enumerate(zip(column, cells)):
-        if isinstance(value, float) and cell and "e" not in cell:
+    for position, value in enumerate(column):
+        if isinstance(value, float) and cells[position] in plain:
             cells[position] = f"{value:.{decimals}f}"
         elif is_size and isinstance(value, Integral):
             cells[position] = f"{value:,}"
-    return cells
 
 
-def _format_cell(value: Any, places: int = DECIMAL_PLACES[0]) -> Optional[str]:
+def _is_rounded(value: Any, cell: Optional[str]) -> bool:
+    return isinstance(value, float) and cell is not None and float(cell) != value
+
+
+def _format_cell(value: Any) -> Optional[str]:
     """Format a value as a cell; None for None, NaN and NA."""
     if pd.api.types.is_scalar(value) and pd.isna(value):
         return None
-    if isinstance(value, float):  # at least one decimal
-        return str(value if 0 < abs(value) < 1e-3 else round(value, places))
     if isinstance(value, (dict, list)):
         text = jsons.dumps(value, ensure_ascii=False, default=str)
     elif isinstance(value, tuple):
         text = ", ".join(map(str, value))
     else:
         text = str(value)
+    if isinstance(value, float) and len(text.partition(".")[2]) > MAX_EXACT_DECIMALS:
+        # A small number would lose its digits
+        return text if abs(value) < 1e-3 else str(round(value, ROUNDED_DECIMALS))
     return text if len(text) <= MAX_CELL_CHARS else text[: MAX_CELL_CHARS - 1] + "…"
-
-
-def code(*objects: Any) -> Code:
-    """Show the source code of functions of the library.
-
-    Args:
-        objects: functions or classes.
-    """
-    sources = [textwrap.dedent(inspect.getsource(one)) for one in objects]
-    return Code("\n\n".join(sources), language="python")
-
-
-def avro(name: str) -> HTML:
-    """Show the fields of an Avro schema: type, whether a value may be missing, and the meaning.
-
-    The meaning is the logical type or the name of Kafka Connect, e.g. io.debezium.time.Date.
-
-    Args:
-        name: name of the file data/schemas/<name>.avsc.
-
-    Raises:
-        LakeError: the name is a path to another folder.
-    """
-    file = paths.join_uri(str(paths.ROOT / "data" / "schemas"), f"{name}.avsc")
-    schema = jsons.loads(Path(file).read_text(encoding="utf-8"))
-    rows = []
-    for field in schema["fields"]:
-        types = field["type"] if isinstance(field["type"], list) else [field["type"]]
-        (kind,) = [t if isinstance(t, dict) else {"type": t} for t in types if t != "null"]
-        rows.append(
-            {
-                "field": field["name"],
-                "type": kind["type"],
-                "may be missing": "yes" if "null" in types else "",
-                "meaning": kind.get("logicalType")
-                or kind.get("connect.name")
-                or kind.get("connect.type", ""),
-            }
-        )
-    return table(pd.DataFrame(rows), limit=len(rows))
 
 
 def tree(uri: str, limit: int = 20, last: int = 0) -> HTML:
@@ -294,75 +237,9 @@ def short_names(frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
     Args:
         frame: the frame.
         columns: columns with file names or partition paths; missing values stay.
-
-    Raises:
-        LakeError: the frame has no such column.
     """
     formatted = frame.copy()
     for name in columns:
-        if name not in frame.columns:
-            raise LakeError(
-                f"the frame has no column {name!r}", expected=did_you_mean(name, frame.columns)
-            )
         for pattern, short in SHORTENING_RULES.items():
             formatted[name] = formatted[name].str.replace(pattern, short, regex=True)
     return formatted
-
-
-def timeline_steps(table: Table, last: int = 2) -> pd.DataFrame:
-    """List the files of the last actions on a table's timeline, in the order of writing.
-
-    Args:
-        table: the table.
-        last: number of actions.
-
-    Returns:
-        Columns instant, step, "file ends in". An action is requested (step 1), then inflight (2),
-        then completed (3).
-    """
-    steps = {"requested": 1, "inflight": 2}
-    rows = [
-        (instant, steps.get(suffix.rpartition(".")[2], 3), suffix)
-        for instant, suffix, _ in timeline_files(table)
-    ]
-    frame = pd.DataFrame(sorted(rows), columns=["instant", "step", "file ends in"])
-    newest = frame["instant"].drop_duplicates().tail(last)
-    return frame[frame["instant"].isin(newest)].reset_index(drop=True)
-
-
-def field_mapping(event: dict[str, Any], record: dict[str, Any], added: str) -> pd.DataFrame:
-    """Compare a change event of Debezium with the flat record that the transform creates from it.
-
-    Args:
-        event: the envelope.
-        record: the flat record.
-        added: `add.fields` of the transform. A name is a field of the envelope, or else of its
-            `source` (Debezium's documentation, "New Record State Extraction").
-
-    Returns:
-        Columns envelope, value, flattened, "its value": a row for each field of the envelope, with
-        empty texts if the record does not have the field. The last rows are fields of the record that are
-        not in the envelope.
-    """
-    fields = {}
-    for name, value in event.items():
-        if value and isinstance(value, dict):
-            fields.update({f"{name}.{inner}": v for inner, v in value.items()})
-        else:
-            fields[name] = value
-    names = {f"after.{name}": name for name in event["after"]}
-    for name in added.split(","):
-        names[name if name in fields else f"source.{name}"] = "__" + name.replace(".", "_")
-    rows = []
-    for path, value in fields.items():
-        target = names.get(path, "")
-        target_value = _format_null(record.get(target)) if target else ""
-        rows.append((path, _format_null(value), target, target_value))
-    for name, value in record.items():
-        if name not in names.values():
-            rows.append(("", "", name, _format_null(value)))
-    return pd.DataFrame(rows, columns=["envelope", "value", "flattened", "its value"])
-
-
-def _format_null(value: Any) -> str:
-    return "null" if value is None else str(value)

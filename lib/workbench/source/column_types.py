@@ -5,6 +5,7 @@ from typing import Any, Sequence
 import pandas
 import psycopg
 from psycopg.types import datetime as datetime_types
+from psycopg.types.string import TextLoader
 
 
 def _with_text_fallback(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
@@ -20,9 +21,13 @@ def _with_text_fallback(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adap
     return TextFallbackLoader
 
 
-TEXT_FALLBACK_LOADERS = {
-    name: _with_text_fallback(getattr(datetime_types, f"{name.capitalize()}Loader"))
-    for name in ("date", "time", "timetz", "timestamp", "timestamptz")
+LOADERS: dict[str, type[psycopg.adapt.Loader]] = {
+    **{
+        name: _with_text_fallback(getattr(datetime_types, f"{name.capitalize()}Loader"))
+        for name in ("date", "time", "timetz", "timestamp", "timestamptz")
+    },
+    # Debezium publishes an address as PostgreSQL's text, too
+    **dict.fromkeys(("inet", "cidr"), TextLoader),
 }
 
 

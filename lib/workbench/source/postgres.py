@@ -148,8 +148,9 @@ def query(
 
     The types are those of Spark's toPandas, so that both results can be compared: integers as int64
     (Int64 with NULLs), numeric as exact Decimal, dates as datetime.date, timestamps as datetime64,
-    jsonb and arrays as lists and dicts. A date or time that Python cannot represent (infinity,
-    before the year 1, 24:00) is the text that PostgreSQL shows.
+    jsonb and arrays as lists and dicts. An address (inet, cidr), and a date or time
+    that Python cannot represent (infinity, before the year 1, 24:00), is the text that PostgreSQL
+    shows.
 
     Args:
         world: the world of the server.
@@ -161,7 +162,7 @@ def query(
         SourceError: the server rejects the statement, or the statement is not a query.
     """
     with session(world, database) as connection:
-        for name, loader in column_types.TEXT_FALLBACK_LOADERS.items():
+        for name, loader in column_types.LOADERS.items():
             connection.adapters.register_loader(name, loader)
         cursor = connection.execute(statement, params)
         require_result(cursor, "postgres.execute")

@@ -9,7 +9,7 @@ import datetime as dt
 import json
 import threading
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Callable, Iterator
+from typing import Any, Callable, Iterator
 
 import pandas
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -26,9 +26,6 @@ from ..query import streams
 from ..source.row_files import read_dicts
 from ..spark import translate_errors
 from ..topic import avro, registry, topics
-
-if TYPE_CHECKING:
-    from ..display.draw import Picture
 
 DATA = ROOT / "data" / "sales"
 SALES_TOPIC, SUMMARY_TOPIC = "pagila.sales.avro", "pagila.sales.summary.avro"
@@ -181,30 +178,6 @@ def windowed_sales(messages: DataFrame, regions: DataFrame) -> DataFrame:
         F.unix_timestamp("window.start").alias("window_start"),
         F.unix_timestamp("window.end").alias("window_end"),
     )
-
-
-def picture(sale: dt.datetime, newest: dt.datetime) -> Picture:
-    """Draw the windows of the published run, closed (before the watermark) and open ones.
-
-    Args:
-        sale: event time of a sale; its line crosses the two windows that contain the sale.
-        newest: the newest event time; the watermark is ten minutes earlier.
-    """
-    from ..display import draw  # matplotlib, which few notebooks need
-
-    starts = pandas.date_range(FIRST_EVENT_AT, newest, freq="5min").floor("5min")
-    starts = starts.insert(0, starts[0] - dt.timedelta(minutes=5))
-    frame = pandas.DataFrame({"start": starts, "end": starts + dt.timedelta(minutes=10)})
-    watermark = newest - dt.timedelta(minutes=10)
-    closed_kind, open_kind = "closed: it ends before the watermark", "open: it still takes sales"
-    frame["kind"] = [closed_kind if end <= watermark else open_kind for end in frame["end"]]
-    marks = {
-        f"newest event {newest:%H:%M:%S}": newest,
-        f"watermark {watermark:%H:%M:%S}": watermark,
-        f"a sale of {sale:%H:%M:%S}": sale,
-    }
-    colors = {closed_kind: draw.GRAY, open_kind: draw.PALETTE[3]}
-    return draw.spans(frame, colors, "Windows of ten minutes, one every five", marks=marks)
 
 
 def start_query(

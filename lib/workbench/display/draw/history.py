@@ -1,15 +1,13 @@
-"""Pictures of events in order: commits, the values of a record, dots in lanes, spans of time."""
+"""Pictures of events in order: commits, the values of a record, dots in lanes."""
 
 from itertools import groupby
 from typing import Mapping, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.dates import DateFormatter
 from matplotlib.patches import Patch
 from rich.filesize import decimal as format_size
 
-from ...base import LakeError
 from ...base.text import plural
 from .picture import (
     BARE_STYLE,
@@ -29,8 +27,6 @@ MEANING_COLORS = {
     "neutral": PALETTE[3],
     "note": PALETTE[1],
 }
-# Behind a text that stands above lines.
-LABEL_BOX = {"fc": "white", "lw": 0, "alpha": 0.9, "pad": 1}
 OPERATION_COLORS = {
     "BULK_INSERT": GRAY,
     "UPSERT": PALETTE[3],
@@ -58,10 +54,9 @@ def commits(
     Raises:
         LakeError: a table has no commits.
     """
-    if not tables or not all(len(frame) for frame in tables.values()):
-        raise LakeError(
-            "there are no commits to draw", expected="frames as hudi.commits returns them"
-        )
+    require_rows(tables)
+    for frame in tables.values():
+        require_rows(frame)
     right = max(len(frame) for frame in tables.values()) - 0.4
     top = max(1, *(frame["bytes"].max() for frame in tables.values())) * 1.4
     picture = Picture(0.8 + 2.7 * len(tables), title)
@@ -122,13 +117,9 @@ def record_history(values: pd.DataFrame, columns: Sequence[str], title: str = ""
         title: the title.
 
     Raises:
-        LakeError: a column is missing, or there are no rows.
+        LakeError: there are no rows.
     """
-    missing = [c for c in columns if c not in values]
-    if missing:
-        raise LakeError(f"there is no column {missing[0]!r}")
-    if not len(values):
-        raise LakeError("there are no instants to draw")
+    require_rows(values)
     picture = Picture(1.3 + 0.62 * len(columns), title)
     ax = picture.subplots()
     chars_per_instant = 13 * 6 / len(values)
@@ -170,12 +161,12 @@ def lanes(
     x: str,
     lane: str,
     kind: str,
-    title: str = "",
+    title: str,
     *,
-    group: str = "",
-    x_label: str = "",
+    x_label: str,
+    meanings: Mapping[str, str],
     ticks: Sequence[float] = (),
-    meanings: Mapping[str, str] = {},
+    group: str = "",
 ) -> Picture:
     """Draw events in order: a dot for each row, in a lane for each value of `lane`.
 
@@ -185,19 +176,20 @@ def lanes(
         lane: column of the lanes.
         kind: column of the dots' kinds, which have colors.
         title: the title.
+        x_label: text below the axis.
+        meanings: {kind: "good", "bad", "neutral" or "note"}, which sets the color and the order in
+            the legend.
+        ticks: positions of lines across all lanes.
         group: column of groups, such as transactions; a group with several rows has a common
             background.
-        x_label: text below the axis, by default the column's name.
-        ticks: positions of lines across all lanes.
-        meanings: {kind: "good", "bad", "neutral" or "note"}, which sets the color and the order in
-            the legend. By default kinds have the palette's colors in the order of their first rows.
+
+    Raises:
+        LakeError: there are no rows.
+        ValueError: a kind has no meaning.
     """
     require_rows(frame)
     names = list(frame[lane].unique())
-    kinds = list(frame[kind].unique())
-    kinds.sort(key=lambda one: [*meanings, one].index(one))
-    colors = dict(zip(kinds, [*PALETTE, GRAY] * len(kinds)))
-    colors.update({one: MEANING_COLORS[meaning] for one, meaning in meanings.items()})
+    kinds = sorted(frame[kind].unique(), key=[*meanings].index)
     picture = Picture(1.7 + 0.42 * len(names), title)
     ax = picture.subplots()
     if group:
@@ -209,9 +201,8 @@ def lanes(
     for one in reversed(kinds):  # the first one is drawn above the others
         rows = frame[frame[kind] == one]
         y = rows[lane].map(names.index)
-        ax.scatter(
-            rows[x], y, color=colors[one], s=46, ec="white", lw=0.5, label=str(one), zorder=3
-        )
+        color = MEANING_COLORS[meanings[one]]
+        ax.scatter(rows[x], y, color=color, s=46, ec="white", lw=0.5, label=one, zorder=3)
     label_lanes(ax, names, bottom=0.6)
     ax.set_xlabel(x_label or x)
     if pd.api.types.is_integer_dtype(frame[x]):
@@ -226,38 +217,3 @@ def _draw_groups(ax: Axes, groups: "pd.core.groupby.SeriesGroupBy", y: float) ->
             ends = positions.min(), positions.max()
             ax.plot(ends, [y, y], color=INK, lw=2, solid_capstyle="butt")
             ax.axvspan(*ends, color=GRAY, alpha=0.16, lw=0)
-
-
-@styled({**BARE_STYLE, "axes.spines.bottom": True})
-def spans(
-    frame: pd.DataFrame,
-    kinds: Mapping[str, str],
-    title: str = "",
-    *,
-    marks: Mapping[str, pd.Timestamp] = {},
-) -> Picture:
-    """Draw spans of time: one bar per row, with its start and end in it.
-
-    Args:
-        frame: columns start, end (instants) and kind.
-        kinds: {kind: color}, in the order of the legend.
-        title: the title.
-        marks: {text: instant}; each is a line across all bars, with its text above.
-    """
-    require_rows(frame)
-    picture = Picture(2.0 + 0.36 * len(frame), title)
-    ax = picture.subplots()
-    for lane, row in enumerate(frame.itertuples()):
-        duration, color = row.end - row.start, kinds[row.kind]
-        ax.barh(lane, duration, left=row.start, height=0.72, color=color, alpha=0.45)
-        text = f"  {row.start:%H:%M} – {row.end:%H:%M}"
-        ax.text(row.start, lane, text, va="center", fontsize=10, bbox=LABEL_BOX, zorder=5)
-    for number, (text, instant) in enumerate(marks.items()):
-        top = -0.9 - 0.62 * number
-        ax.plot([instant] * 2, [len(frame) - 0.5, top], color=INK, lw=1.4)
-        ax.text(instant, top - 0.05, f" {text}", va="bottom", fontsize=10)
-    ax.set(ylim=(len(frame) - 0.4, -1.2 - 0.62 * len(marks)), yticks=[])
-    ax.xaxis.set_major_formatter(DateFormatter("%H:%M"))
-    handles = [Patch(color=color, alpha=0.45) for color in kinds.values()]
-    picture.legend(handles, list(kinds), loc="outside lower left", ncols=len(kinds))
-    return picture
