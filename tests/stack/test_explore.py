@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import avro_help
 import pandas as pd
 import pytest
+from captured import captured
 from lake_help import new_table
-from workbench import explore, hudi, trace
-from workbench.explore import finding, views
+from workbench import explore, flow, hudi
+from workbench.explore import views
 from workbench.source import postgres
 from workbench.topic import registry, topics
 from worlds import with_settings
@@ -228,10 +229,7 @@ def test_the_messages_that_a_table_has_not_ingested(past):
 
 
 def test_the_history_of_a_row(past, monkeypatch):
-    monkeypatch.setattr(finding, "_registered", [])
-    traced = trace.TracedTable(
-        "artists", "public.artists", "artist_id", TOPIC, None, tuple(past.tables), "avro"
-    )
-    explore.register(lambda world: {"own/artists": past.tables}, lambda world, name: traced)
+    artists = captured(TOPIC, past.tables, "artist_id", "avro")
+    monkeypatch.setattr(flow.registry, "_declared", [lambda world: {"own": artists}])
     history = explore.row(past.lab, past.tables[0], 7)
     assert isinstance(history.changes, pd.DataFrame) and history.changes["op"].iloc[0] == "snapshot"

@@ -12,7 +12,8 @@ import arrow_lake
 import pandas as pd
 import pyarrow as pa
 import pytest
-from workbench import explore, hudi
+from captured import captured
+from workbench import explore, flow, hudi
 from workbench.base import LakeError, params
 from workbench.explore import finding, views
 from workbench.hudi.timeline import HistoryRemoved
@@ -73,28 +74,25 @@ def test_names_that_no_table_or_several_have(world, people):
 
 def test_captured_tables_have_their_declared_names_and_fields(world, people, monkeypatch):
     declared = replace(people, catalog="persons", deletes="soft")
-    monkeypatch.setattr(finding, "_registered", [])
-    explore.register(lambda world: {"90_flow/humans": [declared]}, lambda world, name: name)
+    humans = captured("humans", [declared])
+    monkeypatch.setattr(flow.registry, "_declared", [lambda world: {"90_flow": humans}])
     for name in ("humans", "90_flow/humans", "datalake.persons", "people"):
         assert explore.find(world, name) is declared, name
     traced = []
     monkeypatch.setattr(finding.trace, "row", lambda *args: traced.append(args))
     explore.row(world, "people", 7)
-    assert traced == [(world, "90_flow/humans", 7)]
+    assert traced == [(world, humans, "humans", 7)]
     other = arrow_lake.new_table(world, "uncaptured")
     with pytest.raises(LakeError, match="no captured table"):
         explore.row(world, other, 7)
 
 
 def test_the_walkthroughs_declare_their_tables():
-    from workbench import tracks
+    from workbench import tracks  # noqa: F401 - declares them
 
-    captured = tracks.captured_tables(params.load("local"))
-    assert [table.name for table in captured["50_time_travel/artists"]] == [
-        "moma_artists_cow",
-        "moma_artists_mor",
-    ]
-    assert (tracks.captured_tables, tracks.traced_table) in finding._registered
+    world = params.load("local")
+    tables = flow.declared(world)["50_time_travel"].tables(world, "artists")
+    assert [table.name for table in tables] == ["moma_artists_cow", "moma_artists_mor"]
 
 
 # --- at

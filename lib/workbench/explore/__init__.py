@@ -1,7 +1,7 @@
 """Explore the tables of the lake: their history, their rows at an instant, and what changed between two."""
 
 from . import charting, finding, frames, overview, profiling
-from .finding import find, register
+from .finding import find
 from .frames import Diff, Frame
 from .magic import load_ipython_extension, sql
 from .overview import History
