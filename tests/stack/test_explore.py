@@ -12,6 +12,7 @@ import pytest
 from captured import captured
 from lake_help import new_table
 from workbench import explore, flow, hudi
+from workbench.base import LakeError
 from workbench.explore import views
 from workbench.source import postgres
 from workbench.topic import registry, topics
@@ -184,6 +185,26 @@ def test_spark_gives_the_same_results(past, monkeypatch):
         found = explore.diff(past.lab, table, "t0", "t6")
         check_difference(found, contents["t0"], contents["t6"])
     assert len(used) == 5
+
+
+@pytest.mark.parametrize(
+    "where, is_chosen",
+    [
+        ("artist_id / 2 = 3", lambda key: key // 2 == 3),
+        (
+            "day_of_week(date_add('day', artist_id, DATE '2026-01-04')) = 7",
+            lambda key: key % 7 == 0,
+        ),
+    ],
+)
+def test_a_condition_has_the_result_that_it_has_in_athena(past, where, is_chosen):
+    expected = {key for key in replay(past)["t4"] if is_chosen(key)}
+    frame = explore.at(past.lab, past.tables[1], "t4", where=where)
+    assert set(frame.rows["artist_id"]) == expected and expected
+    difference = explore.diff(past.lab, past.tables[1], "t0", "t4", where=where)
+    assert all(map(is_chosen, difference.cells["artist_id"]))
+    with pytest.raises(LakeError, match="(?s)cannot be read.*nosuch"):
+        explore.at(past.lab, past.tables[1], "t4", where=f"{where} AND nosuch = 1")
 
 
 def test_a_table_with_a_pending_compaction_is_read_by_spark(past, spark):

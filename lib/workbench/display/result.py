@@ -21,13 +21,13 @@ class Result:
     Attributes:
         title: the result in one line.
         limit: the number of rows that are shown of each table.
-        marked: True for each cell that is highlighted, with the index and columns of each table.
+        changed: True for each cell that is highlighted, with the index and columns of each table.
         picture: shown below the tables; in a text its title is enough.
     """
 
     title: str
     limit: int = 20
-    marked: Optional[pd.DataFrame] = None
+    changed: Optional[pd.DataFrame] = None
     picture: Optional[Picture] = None
 
     def parts(self) -> Mapping[str, pd.DataFrame]:
@@ -40,8 +40,8 @@ class Result:
         for caption, frame in self.parts().items():
             # `astype(str)` would decode bytes
             texts = frame.head(self.limit).astype(object).map(str)
-            if self.marked is not None:
-                texts = texts.mask(self.marked.loc[texts.index], texts + " *")
+            if self.changed is not None:
+                texts = texts.mask(self.changed.loc[texts.index], texts + " *")
             if caption:
                 lines.append(f"{caption}:")
             lines.append(texts.to_string(index=False))
@@ -50,7 +50,7 @@ class Result:
     def _repr_html_(self) -> str:
         blocks = [f"<b>{html.escape(self.title)}</b>"]
         for caption, frame in self.parts().items():
-            blocks.append(str(show.table(frame, caption, self.limit, self.marked).data))
+            blocks.append(str(show.table(frame, caption, self.limit, self.changed).data))
         if self.picture is not None:
             png = base64.b64encode(self.picture._repr_png_() or b"").decode()
             blocks.append(f"<img style='max-width:100%' src='data:image/png;base64,{png}'>")

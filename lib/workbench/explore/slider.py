@@ -22,7 +22,6 @@ from .. import hudi
 from ..base import LakeError, World, did_you_mean
 from . import frames
 from .finding import find
-from .saving import recorded
 
 TEMPLATE = jinja2.Template(
     Path(__file__).with_name("slider.html.j2").read_text(encoding="utf-8"), autoescape=True
@@ -65,7 +64,6 @@ class Slider:
             display(self.widget())
 
 
-@recorded
 def slider(
     world: World,
     table: Union[hudi.Table, str],
