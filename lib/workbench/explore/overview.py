@@ -154,9 +154,8 @@ def history(world: World, table: Union[hudi.Table, str]) -> History:
         table: the table, or its name (see `find`).
 
     Returns:
-        frame: label, instant, operation, inserted, updated, deleted (rows), files and bytes written.
-        position is that of the source's log, at a label; offsets are those that an ingest has reached,
-        as `partition:offset`. readable is False if the cleaner removed files of this instant.
+        frame: label, instant, operation, inserted, updated, deleted (rows), files and bytes written;
+        readable is False if the cleaner removed files of this instant.
 
     Raises:
         LakeError: as `find`; or the table has no commits.
@@ -164,24 +163,12 @@ def history(world: World, table: Union[hudi.Table, str]) -> History:
     table = find(world, table)
     actions, existing = completed_actions(table), set(files.list_files(table.base))
     frame = hudi.commits(table)
-    labels = hudi.labels(world, table).groupby("instant")
-    names = labels["label"].agg(", ".join)
+    names = hudi.labels(world, table).groupby("instant")["label"].agg(", ".join)
     title = f"history of {table.name}"
     strip = {table.name: frame.tail(MAX_DRAWN)}
     picture = draw.commits(strip, {table.name: names.to_dict()}, title)
-    offsets = [
-        " ".join(
-            f"{partition}:{offset}"
-            for progress in read_progress(action.metadata).values()
-            for partition, offset in progress.get("offsets", {}).items()
-            if partition.isdigit()  # of a topic
-        )
-        for action in actions
-    ]
     frame = frame.assign(
         label=frame["instant"].map(names).fillna(""),
-        position=frame["instant"].map(labels["position"].last()).fillna(""),
-        offsets=offsets,
         readable=[not missing_files(actions, action.instant, existing) for action in actions],
     )
     columns = ["label", *frame.columns.drop(["label", "action", "written", "seconds"])]
