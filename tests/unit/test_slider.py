@@ -60,7 +60,6 @@ def test_all_frames_are_in_the_page_and_the_selected_one_is_open(world):
 def test_the_selected_frame_is_that_of_at(world):
     slider = explore.slider(world, TABLE, at="loaded")
     assert slider.frame.rows.equals(frames.at(world, TABLE, "loaded", "true").rows)
-    assert explore.slider(world, TABLE, ["moved", "loaded"]).label == "loaded", "the last one"
 
 
 def test_labels_that_are_not_there_or_cannot_be_read(world):

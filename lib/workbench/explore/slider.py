@@ -10,7 +10,7 @@ import html
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Sequence, Union
+from typing import Mapping, Union
 
 import jinja2
 
@@ -51,19 +51,13 @@ class Slider:
 
 
 def slider(
-    world: World,
-    table: Union[hudi.Table, str],
-    labels: Sequence[str] = (),
-    *,
-    at: str = "",
-    where: str = "true",
+    world: World, table: Union[hudi.Table, str], *, at: str = "", where: str = "true"
 ) -> Slider:
-    """Show the rows of a table as of each of its labels, with a slider.
+    """Show the rows of a table as of each of its labels, the newest 50, with a slider.
 
     Args:
         world: the world.
         table: the table, or its name (see `find`).
-        labels: the labels, in the order of the slider; by default the newest 50, by instant.
         at: the label that is selected; by default the last one.
         where: a condition on the rows in Athena's SQL, such as "birth_year > 1900".
 
@@ -75,7 +69,7 @@ def slider(
             label that cannot be read shows the error in its frame.
     """
     table = find(world, table)
-    names = list(labels or hudi.labels(world, table)["label"].tail(MAX_FRAMES))
+    names = list(hudi.labels(world, table)["label"].tail(MAX_FRAMES))
     selected = at or "".join(names[-1:])
     if selected not in names:
         raise LakeError(
