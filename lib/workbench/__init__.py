@@ -14,11 +14,11 @@ Its packages in the order of the data flow (docs/design.md):
 - query: SQL in Athena's dialect.
 - checks: claims, compared with the source.
 - display: tables (show) and charts (draw).
-- trace: one row through all stages.
-- explore: the tables of the lake, their rows at an instant, and what changed.
 - run: headless execution of notebooks in their order, with a report.
 - storefront: an example application, three eventually consistent services with a store each.
 - flow: captured tables, from the source to the lake, and their comparison by checksums.
+- trace: one row through all stages.
+- explore: the tables of the lake, their rows at an instant, and what changed.
 - own: flows of the user's own tables.
 - tracks: one module for each track of notebooks.
 - operate: the state of all flows, their reconciliation with the sources, and new snapshots.

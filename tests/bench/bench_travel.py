@@ -34,9 +34,9 @@ TRACE = """
 import sys
 import bench
 from workbench import trace
-from workbench.tracks import traced_table
+from workbench.tracks import museum
 world = bench.load_world()
-print(trace.row(world, traced_table(world, sys.argv[1]), sys.argv[2]).changes)
+print(trace.row(world, museum.flow, sys.argv[1], sys.argv[2]).changes)
 """
 
 
@@ -207,7 +207,7 @@ def traced(world: World, spark: SparkSession) -> list[Line]:
             )
             for _ in range(3)
         ]
-        found = trace.row(world, museum.flow.traced_table(world, name), key).changes
+        found = trace.row(world, museum.flow, name, key).changes
         if len(found) != 2 or not found["landed"].astype(bool).all():
             raise SystemExit(
                 f"{name} {key} has not both its versions, landed: the measurement would mean nothing"

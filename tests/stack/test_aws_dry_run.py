@@ -23,7 +23,6 @@ import aws_double
 import boto3
 import pytest
 import requests
-import saved_sessions
 import worlds
 from moto.server import ThreadedMotoServer
 from workbench import connect, stack
@@ -349,18 +348,6 @@ def test_the_calls_of_a_walkthrough(cloud, track):
         if re.search("made-for-the-dry-run", str(v))
     ]
     same_calls(track, calls)
-
-
-@pytest.mark.drill
-def test_saved_sessions_pass(cloud, tmp_path):
-    """Sessions with each table of the lake: explore.sql is Athena's, and hudi-rs reads from S3."""
-    cloud.run("11_source_database", "12_connectors", "13_hudi_ingest")
-    with saved_sessions.sessions() as prefix:
-        cloud.run(prefix)
-        found = saved_sessions.output(last_record(tmp_path).parent)
-        assert "datalake/cdc_events" in found["saved"] and not found["failed"], found
-        cloud.run(*found["saved"].values())
-    assert not saved_sessions.red_checks(json.loads(last_record(tmp_path).read_text()))
 
 
 @pytest.mark.drill

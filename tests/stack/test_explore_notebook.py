@@ -1,22 +1,16 @@
-"""A session of an analyst on real tables: %%sql and the slider over labels, saved as a notebook, which
-then runs headless."""
+"""A session of an analyst on real tables: %%sql and the slider over labels."""
 
-import contextlib
 import re
-import statistics
-import time
-import uuid
 from types import SimpleNamespace
 
-import nbformat
+import instance
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from lake_help import labeled_table
 from workbench import explore, hudi
-from workbench.base import paths
 from workbench.base.errors import LakeError
-from workbench.run import runner
+from workbench.spark import session as lake_session
 from workbench.topic import topics
 
 
@@ -55,7 +49,7 @@ def test_a_statement_as_of_each_label(past, session):
         "": [(1, "q", "one, moved")],
         "--at t1": [(1, "p", "<i>1</i>"), (2, "p", "<i>2</i>")],
         "--at t2": [(1, "p", "one, changed"), (2, "p", "<i>2</i>")],
-        "--at t3 --on spark": [(1, "q", "one, moved")],
+        "--at t3": [(1, "q", "one, moved")],
     }
     for options, rows in expected.items():
         (data,) = session(f"%%sql found << {options}\n{query}")
@@ -89,56 +83,18 @@ def test_the_slider_has_the_frame_of_each_label(past, world):
     assert "&lt;i&gt;" in slider.pages["t1"] and "<i>" not in slider._repr_html_()
 
 
-def test_a_move_of_the_slider_takes_a_moment(past, world):
-    widget = explore.slider(world, past.table).widget()
-    choice, seconds = widget.children[0], []
-    for label in ["t1", "t2", "t3"] * 5:
-        start = time.perf_counter()
-        choice.value = label
-        seconds.append(time.perf_counter() - start)
-    assert statistics.median(seconds) < 0.3
-
-
-@pytest.fixture
-def saved(past, session, world, monkeypatch, tmp_path):
-    """The path of the notebook of a session."""
-    monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
-    session.variables.update(table=past.table, part="p")
-    session("frame = explore.at(world, table, 't1')")
-    session("explore.slider(world, table, at='t3', where='id < 3')")
-    session("explore.diff(world, table, 't1', 't3')")
-    session("explore.at(world, table)")
-    session(f"%%sql --at t3\nSELECT part,\n  count(*) AS n FROM {past.view} GROUP BY part")
-    session(f"%%sql\nSELECT id FROM {past.view} WHERE part = :part")
-    path = explore.save(f"test_{uuid.uuid4().hex[:8]}")
-    yield path
-    path.unlink()
-    with contextlib.suppress(OSError):  # there are notebooks of the user
-        path.parent.rmdir()
-
-
-def test_a_saved_session_passes_headless_shows_other_figures_and_fails_for_a_wrong_one(saved):
-    assert saved.parent == paths.ROOT / "notebooks" / "own"
-    result = runner.run([saved.stem], progress=False)
-    (entry,) = result.notebooks
-    assert result.status == "passed", entry["error"]
-    assert len(entry["checks"]) > 8 and all(check["ok"] for check in entry["checks"])
-    copy = result.folder / "notebooks" / entry["path"]
-    assert copy.parent.name == "own" and "widget-view" not in copy.read_text()
-    page = copy.with_suffix(".html").read_text()
-    assert re.findall(r"<summary>(t\d)</summary>", page) == ["t1", "t2", "t3"]
-    assert len(re.findall('<input[^>]*type="range"', page)) == 1 and len(page) < 2_000_000
-
-    result = runner.run([saved.stem], parameters={"until": "t2"}, progress=False)
-    states = [check["ok"] for check in result.notebooks[0]["checks"]]
-    assert result.status == "passed" and None in states and False not in states
-
-    book = nbformat.read(saved, as_version=4)
-    for cell in book.cells:
-        cell.source = cell.source.replace("len(step_1.rows), 30,", "len(step_1.rows), 31,")
-    nbformat.write(book, saved)
-    result = runner.run([saved.stem], progress=False)
-    assert (
-        result.status == "failed"
-        and "at: len(step_1.rows)" in result.notebooks[0]["error"]["message"]
-    )
+@pytest.mark.drill
+@pytest.mark.parametrize("name, ports", [("s3", 60), ("cluster", 80)])
+def test_tables_in_other_worlds(name, ports):
+    """A table of each type, with three labels: its rows, differences and profile are those of Spark."""
+    services = ["kafka", "spark", *(["s3"] if name == "s3" else [])]
+    with instance.world_of_its_own(name, ports, services) as world:
+        spark = lake_session(world)
+        for kind in ("cow", "mor"):
+            table = labeled_table(world, spark, kind)[1]
+            expected = hudi.as_of(spark, world, table, "t3").count()
+            assert len(explore.at(world, table, "t3").rows) == expected
+            assert list(explore.slider(world, table).pages) == ["t1", "t2", "t3"]
+            assert set(explore.diff(world, table, "t1", "t3").cells["column"]) >= {"text"}
+            assert len(explore.profile(world, table, against="t1").rows)
+            assert explore.tables(world)["labels"].str.contains("t1, t2, t3").any()

@@ -3,7 +3,15 @@
 import own_help
 import pytest
 from own_flow_help import PORT, execute
-from workbench import connect, hudi, operate, own, stack, trace, tracks
+from workbench import (
+    connect,
+    explore,
+    hudi,
+    operate,
+    own,
+    stack,
+    tracks,  # noqa: F401 - declares the captured tables
+)
 from workbench.base.errors import (
     LakeError,
     SourceError,
@@ -39,7 +47,7 @@ def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsy
     assert (done.upserts, done.deletes) == (2, 1)
     own.compare(bikes, "bikes")
     assert "200 rows in the source, 200 in the lake; no difference" in capsys.readouterr().out
-    history = trace.row(bikes, tracks.traced_table(bikes, "bikes/stations"), 7)
+    history = explore.row(bikes, "bikes/stations", 7)
     assert list(history.changes["op"]) == ["snapshot", "update"]
 
     spark.sql("CREATE TABLE bikes.by_the_analyst USING parquet AS SELECT 1 AS n")

@@ -3,14 +3,13 @@ it best."""
 
 import avro_help
 import pytest
+from captured import captured
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi, landing, trace
 from workbench.base.errors import LakeError, WorkbenchError
 from workbench.landing.models import LENSES
-from workbench.landing.sinks import parse
 from workbench.source import postgres
 from workbench.topic import registry, topics
-from workbench.tracks import traced_table as traced_by_name
 
 NAME = "trace_test"
 TOPIC = f"{NAME}.public.artists"
@@ -70,18 +69,15 @@ def traced(lab, spark):
     )
     hudi.compact(spark, made[1])
     go("UPDATE artists SET birth_year = 1905 WHERE artist_id = 299")
-    table = trace.TracedTable(
-        "artists", "public.artists", "artist_id", TOPIC, parse(sink), tuple(made), "avro"
-    )
-    yield table, go, transactions
+    yield captured(TOPIC, made, "artist_id", "avro", sink), go, transactions
     landing.drop(lab, sink)
     for each in made:
         hudi.drop(spark, lab, each)
 
 
 def test_every_link_of_the_chain(lab, spark, traced):
-    table, go, transactions = traced
-    life = trace.row(lab, table, 299)
+    flow, go, transactions = traced
+    life = trace.row(lab, flow, "artists", 299)
     found = life.changes
     assert list(found["what"]) == [
         "row read",
@@ -116,7 +112,7 @@ def test_every_link_of_the_chain(lab, spark, traced):
         list(found["transaction"].iloc[1:]) == transactions
         and found["transaction"].iloc[0] < transactions[0]
     )
-    for lake in table.tables:  # the lake: what Spark shows as of the commit
+    for lake in life.tables:  # the lake: what Spark shows as of the commit
         for line in found.itertuples():
             commit, file = getattr(line, f"{lake.type}_commit"), getattr(line, f"{lake.type}_file")
             (then,) = hudi.as_of(spark, lab, lake, commit).where("artist_id = 299").collect()
@@ -137,19 +133,18 @@ def test_every_link_of_the_chain(lab, spark, traced):
         ("trace_mor_soft.{}_ro", 1907),
         ("trace_mor_soft.{}_rt", 1905),
     ):
-        view = view.format(table.tables["mor" in view].name)
+        view = view.format(life.tables["mor" in view].name)
         assert shown.loc[view, "birth_year"] == birth
         if "mor" in view:
             assert [r.birth_year for r in spark.table(view).where("artist_id = 299").collect()] == [
                 birth
             ]
-    assert len(trace.draw(life).legends[0].get_texts()) == 5
 
 
 def test_a_deleted_row(lab, traced):
-    table, go, _ = traced
+    flow, go, _ = traced
     go("DELETE FROM artists WHERE artist_id = 298", messages=2)
-    life = trace.row(lab, table, "298")
+    life = trace.row(lab, flow, "artists", "298")
     last = life.changes.iloc[-1]
     assert (last["what"], last["op"], last["cow"], last["mor_rt"], last["mor_ro"]) == (
         "row deleted",
@@ -170,21 +165,13 @@ def test_a_deleted_row(lab, traced):
 
 
 def test_what_is_not_there(lab, traced):
-    table, *_ = traced
+    flow, *_ = traced
     with pytest.raises(
         LakeError, match="(?s)has no message of artist_id 4711.*30. messages.*RUNNING"
     ):
-        trace.row(lab, table, 4711)
+        trace.row(lab, flow, "artists", 4711)
     with pytest.raises(WorkbenchError, match="there is no topic"):
-        trace.row(
-            lab,
-            trace.TracedTable("x", "public.x", "id", "no_such_topic", table.sink, (), "avro"),
-            1,
-        )
-    with pytest.raises(
-        LakeError, match="(?s)no captured table 'cdc_event'.*did you mean 'cdc_events'"
-    ):
-        traced_by_name(lab, "cdc_event")
+        trace.row(lab, captured("no_such_topic", format="avro"), "", 1)
 
 
 def test_json_by_way_of_landed_files(world, spark):
@@ -205,9 +192,7 @@ def test_json_by_way_of_landed_files(world, spark):
             landing.run(world, config)
             hudi.ingest(spark, world, hudi.Landed(topic), lake, schema=SCHEMA)
         produce(world, topic, change_record(1, 4, "three", part="q", op="u"))
-        found = trace.row(
-            world, trace.TracedTable("x", "public.x", "id", topic, parse(config), (lake,)), 1
-        ).changes
+        found = trace.row(world, captured(topic, [lake], sink=config), "", 1).changes
         assert list(found["what"]) == [
             "row inserted",
             "text one → two",
@@ -238,7 +223,7 @@ def test_json_by_way_of_landed_files(world, spark):
 def test_a_row_is_found_among_many_others(lab, traced):
     """More messages than one fetch brings; how long it takes in the whole museum, `make bench`
     says."""
-    table, *_ = traced
+    flow, *_ = traced
     from confluent_kafka import Producer
 
     producer = Producer(topics.settings(lab, **{"queue.buffering.max.messages": 200_000}))
@@ -246,4 +231,4 @@ def test_a_row_is_found_among_many_others(lab, traced):
     for _ in range(20_000):
         producer.produce(TOPIC, key=other["key"], value=other["value"])
     assert producer.flush(60) == 0
-    assert len(trace.row(lab, table, 299).changes) == 5
+    assert len(trace.row(lab, flow, "artists", 299).changes) == 5

@@ -100,7 +100,7 @@ def test_a_walkthrough_is_a_declaration(world, spark, walkthrough, capsys):
     done = flow.sync(spark, world, label="changed")["loans"]
     assert (done.upserts, done.deletes) == (3, 1), "the two rows, and the watermark"
     flow.compare(spark, world)
-    life = trace.row(world, tracks.traced_table(world, "loans"), 3)
+    life = trace.row(world, flow, "loans", 3)
     assert list(life.changes["op"]) == ["snapshot", "update"] and list(life.changes["cow"]) == [
         "was",
         "now",

@@ -283,13 +283,12 @@ def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys
 
 
 def test_trace_follows_the_row_that_is_named(monkeypatch):
-    seen = []
     monkeypatch.setattr("workbench.cli.main.open_world", lambda name: name)
-    module(monkeypatch, "trace", row=lambda *a: a, show=seen.append)
-    monkeypatch.setattr(tracks, "traced_table", lambda world, name: f"{name} of {world}")
-    assert call("trace", "artists", "299").exit_code == 0 and seen == [
-        ("local", "artists of local", "299")
-    ]
+    module(monkeypatch, "trace", row=lambda *a: a)
+    track = SimpleNamespace(flow="museum")
+    monkeypatch.setattr(tracks, "find_captured_table", lambda name, world: (track, name))
+    result = call("trace", "artists", "299")
+    assert result.exit_code == 0 and "('local', 'museum', 'artists', '299')" in result.output
     assert call("trace", "artists").exit_code == 2
 
 

@@ -3,9 +3,8 @@ tests/notebooks."""
 
 import pandas
 import pytest
-from workbench import connect, landing, tracks
+from workbench import connect, landing
 from workbench.base import params
-from workbench.base.errors import LakeError
 from workbench.tracks import log_based
 
 TABLES = ("actor", "film", "film_actor", "category", "film_category", "language")
@@ -57,11 +56,3 @@ def test_the_latest_state_is_asked_by_key_and_place_and_a_large_value_where_it_w
         "PARTITION BY actor_id, film_id ORDER BY" in actors
         and "SELECT actor_id, film_id FROM" in actors
     )
-
-
-def test_a_table_whose_key_has_two_columns_is_not_traced(world):
-    assert tracks.traced_table(world, "film").key == "film_id"
-    with pytest.raises(
-        LakeError, match="film_actor cannot be traced: the key is actor_id, film_id"
-    ):
-        tracks.traced_table(world, "film_actor")

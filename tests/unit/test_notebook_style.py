@@ -29,7 +29,6 @@ LITERALS = {  # what belongs into a params file: a notebook runs in every world
 # a text among the parameters, and the comment that names its choices: `source = "landed"  #
 # "landed": the files; …`
 CHOICES = re.compile(r"""^(\w+) *= *(?:"[^"]*"|'[^']*') *#(.*)""", re.M)
-SAVED = {"world", "table", "since", "until"}  # the parameters that explore.save writes
 # methods that return a new table or value and change nothing
 DATAFRAME_METHODS = {
     "agg",
@@ -124,7 +123,7 @@ def sections_are_there(book):
 def parameters_are_literals(book):
     try:
         declared = {*notebooks.declared_parameters(book, "")}
-        count = len(declared - SAVED if declared > SAVED else declared - {"world"})
+        count = len(declared - {"world"})
         if "world" not in declared or count > 4:
             yield f"{count} parameters: world and one to four knobs"
     except ParamsError as e:

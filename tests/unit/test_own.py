@@ -12,7 +12,7 @@ import pandas
 import pytest
 import yaml
 from typer.testing import CliRunner
-from workbench import own, tracks
+from workbench import flow, own, tracks
 from workbench.base import params, paths, secrets
 from workbench.base.errors import ConnectorError, LakeError, SourceError
 from workbench.cli.main import app
@@ -399,7 +399,7 @@ def test_a_damaged_flow_is_left_out_with_one_line(world, capsys):
     declare(world, "good")
     for _ in range(2):
         assert own.names(world) == ["good"]
-    assert "good/trips" in tracks.captured_tables(world)
+    assert flow.declared(world)["good"].names == ("trips",)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all("is left out" in line for line in lines)
     assert "no source 'sold'" in lines[1]
@@ -589,7 +589,7 @@ def test_flows_are_walkthroughs_of_their_world(world):
     other = world.model_copy(update={"name": "cluster"})
     assert own.names(world) == ["bikes"] and own.names(other) == []
     assert "bikes" not in [each.name for each in tracks.for_world(world)], "not torn down"
-    assert "bikes/trips" in tracks.captured_tables(world)
+    assert flow.declared(world)["bikes"].names == ("trips",)
     found, table = tracks.find_captured_table("bikes/trips", world)
     assert (found.name, table) == ("bikes", "trips")
     with pytest.raises(LakeError, match="no captured table"):

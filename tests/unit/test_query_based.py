@@ -1,9 +1,8 @@
 """The query-based walkthrough's declaration; what needs services is in tests/notebooks."""
 
 import pytest
-from workbench import connect, landing, tracks
+from workbench import connect, landing
 from workbench.base import params
-from workbench.base.errors import LakeError
 from workbench.flow import flow as flows
 from workbench.landing import sources
 from workbench.tracks import log_based, query_based
@@ -55,11 +54,6 @@ def test_a_table_may_be_polled_several_times(world):
         query_based.ALT_TOPIC,
         query_based.QUERY_TOPIC,
     }
-
-
-def test_what_is_polled_is_not_traced(world):
-    with pytest.raises(LakeError, match="address cannot be traced: the table is polled"):
-        tracks.traced_table(world, "address")
 
 
 def test_polled_connectors_work_once_when_they_are_deployed(world, monkeypatch):

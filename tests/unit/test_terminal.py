@@ -1,6 +1,5 @@
 """Text for a terminal contains nothing that the terminal obeys."""
 
-import pandas
 import pytest
 from workbench.base import errors, terminal
 from workbench.checks import check
@@ -41,16 +40,6 @@ def test_an_error_of_the_command_line_cannot_clear_the_screen(monkeypatch, capsy
         and said.splitlines()[0] == "there is no topic '\\x1b[2J'"
         and len(said.splitlines()) == 4
     )
-
-
-def test_a_trace_escapes_what_a_row_holds(monkeypatch, capsys):
-    from rich.console import Console
-    from workbench.trace import render
-
-    render._print(Console(width=80), pandas.DataFrame({"name": ["x\x1b[2Jy"]}), {"name": "name"})
-    render._print(Console(width=80), pandas.DataFrame({"a": [["x", None], []]}), {"a": "a"})
-    shown = capsys.readouterr().out
-    assert "x\\x1b[2Jy" in shown and "['x', None]" in shown
 
 
 def test_a_check_escapes_the_values_that_it_shows(capsys):

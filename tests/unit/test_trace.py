@@ -1,5 +1,4 @@
-"""The history of one row: what changed, what a view shows, which commit and file it was, and the
-picture."""
+"""The history of one row: what changed, what a view shows, which commit and file it was."""
 
 import dataclasses
 import datetime as dt
@@ -8,13 +7,15 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from workbench import hudi, trace, tracks
+from captured import captured
+from workbench import hudi, trace
 from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import timeline
 from workbench.landing.sinks import Sink
 from workbench.topic import registry, topics
 from workbench.trace import in_lake, in_topic, row_history
+from workbench.tracks import log_based, museum, query_based
 
 T1, T2, T3 = "20260101120000001", "20260101120000002", "20260101120000003"
 UTC = dt.timezone.utc
@@ -78,9 +79,9 @@ def test_an_instant_is_a_time_in_utc():
     assert timeline.parse_instant("20260101120000") == dt.datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_unknown_tables_and_keys():
+def test_unknown_tables():
     with pytest.raises(LakeError, match="(?s)no captured table 'artist'.*did you mean 'artists'"):
-        tracks.traced_table(params.load("local"), "artist")
+        trace.row(params.load("local"), museum.flow, "artist", 299)
 
 
 @pytest.mark.parametrize("key", [7, "A-7", "None"])
@@ -101,17 +102,17 @@ def test_a_key_is_a_number_or_a_text(monkeypatch, key):
 
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(topics, "offset_span", lambda *_: 3)
-    table = trace.TracedTable("x", "public.x", "id", "t", None, ())
-    traced = trace.row(None, table, str(key))
+    flow = captured("t")
+    traced = trace.row(None, flow, "t", str(key))
     assert (traced.key, list(traced.changes["offset"]), list(traced.changes["what"])) == (
         key,
         [1],
         ["row read"],
     )
     with pytest.raises(
-        LakeError, match="(?s)topic t has no message of id 8.*3 messages.*an? id of public.x"
+        LakeError, match="(?s)topic t has no message of id 8.*3 messages.*an? id of public.t"
     ):
-        trace.row(None, table, "8")
+        trace.row(None, flow, "t", "8")
 
 
 def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once(monkeypatch):
@@ -131,13 +132,11 @@ def test_a_message_of_a_schema_that_nobody_knows_is_passed_by_and_asked_for_once
         "artifacts",
         lambda *_: pandas.DataFrame(columns=["artifact", "version", "global_id", "content_id"]),
     )
-    sink = Sink("avro", "topics", 10, "t", ("t",), None, is_confluent=True)
-    table = trace.TracedTable("artists", "public.artists", "artist_id", "t", sink, (), "avro")
     with pytest.raises(
         LakeError,
         match="(?s)globalId 7 is not in the registry.*t, partition 0, offset 3.*dead_letters",
     ):
-        in_topic.events(world, table, 1)
+        trace.row(world, captured("t", format="avro"), "t", 1)
 
 
 @pytest.mark.parametrize("kind", ["json", "avro"])
@@ -159,10 +158,9 @@ def test_a_row_that_nothing_lands_is_traced_by_the_format_of_its_messages(monkey
     monkeypatch.setattr(topics, "read", found)
     monkeypatch.setattr(registry, "Decoder", lambda world: decode)
     monkeypatch.setattr(registry, "versions_by_schema_id", lambda *_: {})
-    table = trace.TracedTable("t", "public.t", "id", "t", None, (), kind)
-    (event,) = in_topic.events(None, table, 1)
-    assert event.schema == ("inline" if kind == "json" else "globalId 7")
-    assert row_history._landed_file(None, table, event) == ""
+    found = trace.row(None, captured("t", format=kind), "", 1)
+    assert list(found.changes["schema"]) == ["inline" if kind == "json" else "globalId 7"]
+    assert list(found.changes["landed"]) == [""]
 
 
 # --- the lake
@@ -284,13 +282,12 @@ def test_the_file_of_a_version(world, lake, tmp_path, monkeypatch):
 
 
 def test_of_changes_that_came_with_one_commit_the_last_was_written(world, lake):
-    table = trace.TracedTable("x", "public.x", "id", "x", None, (lake,))
     changes = [
         change(offset, record={"p": "a", "v": version, "__op": "u"})
         for offset, version in ((3, 10), (5, 20), (8, 30), (9, 40))
     ]
     shown = pandas.DataFrame({"view": ["datalake.t_ro", "datalake.t_rt"], "v": [30, 30]})
-    row_history._add_table_columns(world, table, lake, {"id": 1}, changes, shown)
+    row_history._add_table_columns(world, "x", lake, "mor", {"id": 1}, changes, shown)
     columns = [each.lake for each in changes]
     assert [c["mor_commit"] for c in columns] == [T1, T2, T2, ""]
     assert (
@@ -338,8 +335,7 @@ def test_what_hudi_rs_cannot_read_is_read_by_spark_as_each_view(world, lake, mon
     monkeypatch.setattr(row_history.hudi, "exists", lambda lake: True)
     monkeypatch.setattr(hudi, "read_arrow", refuse)
     monkeypatch.setattr(in_lake, "session", lambda world: Spark())
-    table = trace.TracedTable("x", "public.x", "id", "t", None, (lake,))
-    found = trace.views(world, table, {"id": 1})
+    found = row_history._current_rows(world, [lake], {"id": 1})
     assert dict(zip(found["view"].str[-3:], found["kind"])) == {
         "_ro": "read_optimized",
         "_rt": "snapshot",
@@ -361,15 +357,14 @@ def test_only_a_history_that_was_removed_holds_nothing(world, monkeypatch):
         in_lake.versions_at(world, lake, {"id": 1}, commit)
 
 
-# --- files and the picture
+# --- files and texts
 # -------------------------------------------------------------------------------------------
 
 
 def test_the_landed_file_of_a_message(world, tmp_path):
     def find(sink, offset, payload_bytes, record=None):
-        table = SimpleNamespace(sink=sink, topic="t")
         event = change(offset, record=record or {}, payload_bytes=payload_bytes)
-        return row_history._landed_file(world, table, event)
+        return row_history._landed_file(world, sink, "t", event)
 
     for name, data in (
         ("topics/t/partition=0/t+0+0000000000.avro", b"..one..two"),
@@ -392,7 +387,6 @@ def test_the_landed_file_of_a_message(world, tmp_path):
 
 def history():
     lake = hudi.Table(name="t", base="file:/none", key=("id",), ordering="v", type="mor")
-    table = trace.TracedTable("artists", "public.artists", "id", "m.artists", None, (lake,))
     at = [dt.datetime(2026, 1, 1, 12, 0, n, tzinfo=UTC) for n in range(3)]
     changes = pandas.DataFrame(
         {
@@ -401,7 +395,7 @@ def history():
             "op": ["snapshot", "update"],
             "what": ["row read", "a 1 → 2"],
             "lsn": [5, 6],
-            "transaction": [None, 700],
+            "transaction": pandas.array([None, 700], "Int64"),
             "partition": [0, 0],
             "offset": [0, 9],
             "in_topic_at": at[1:],
@@ -415,101 +409,49 @@ def history():
             "mor_rt": ["now", ""],
         }
     )
-    views = pandas.DataFrame({"view": ["d.t_ro"], "_hoodie_commit_time": [T1], "id": [7], "a": [1]})
-    return trace.RowHistory(table, 7, changes, views)
+    views = pandas.DataFrame({"view": ["d.t_ro"], "_hoodie_record_key": ["7"], "id": [7], "a": [1]})
+    return trace.RowHistory("artists 7: 2 changes", 7, "m.artists", [lake], changes, views)
 
 
-def test_it_is_printed_line_by_line(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "150")
-    trace.show(history())
-    out = capsys.readouterr().out
-    for text in (
-        "artists 7",
+def test_its_text_and_its_html():
+    text = repr(history())
+    for part in (
+        "artists 7: 2 changes",
+        "topic m.artists:",
         "a 1 → 2",
         "700",
-        "globalId 2, version 1",
-        "0:9",
+        "globalId 2",
         "x/y.avro",
         "p/f.parquet",
-        "datalake.t_ro",
+        "d.t_ro",
     ):
-        assert text in out
-    assert "700.0" not in out and "NaN" not in out
-    lines = [line.rstrip() for line in out.rstrip().splitlines()]
-    assert [line.rstrip() for line in repr(history()).splitlines()] == lines
+        assert part in text
+    assert "700.0" not in text and "_hoodie_record_key" not in text
     page = history()._repr_html_()
-    assert "artists 7: 2 changes" in page and page.count("<table") == 2
+    assert "artists 7: 2 changes" in page and page.count("<table") == 4
 
 
-def test_a_key_and_a_topic_are_printed_as_text(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "150")
-    found = history()
-    table = dataclasses.replace(found.table, topic="m.[red]artists[/i]\x1b[2J")
-    trace.show(dataclasses.replace(found, table=table, key="[/b] \x1b]0;title\x07 :smile:"))
-    (heading, *_) = capsys.readouterr().out.splitlines()
-    assert heading.startswith(
-        r"artists [/b] \x1b]0;title\x07 :smile:  2 changes; topic m.[red]artists[/i]\x1b[2J"
+def test_what_a_row_holds_is_printed_as_text():
+    changes = history().changes.assign(what="x\x1b[2Jy")
+    views = pandas.DataFrame({"view": ["a", "a"], "tags": [["x", None], []]})
+    traced = dataclasses.replace(
+        history(), title="artists [/b] \x1b]0;title\x07", changes=changes, views=views
     )
+    text = repr(traced)
+    assert text.startswith(r"artists [/b] \x1b]0;title\x07") and "x\\x1b[2Jy" in text
+    assert "['x', None]" in text and "\x1b" not in text and "\x07" not in text
 
 
-def test_the_picture_has_a_line_for_each_change():
-    figure = trace.draw(history())
-    (axes,) = figure.axes
-    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["1  row read", "2  a 1 → 2"]
-    to_topic, to_table, second = axes.lines
-    assert list(second.get_ydata()) == [0, -1], "the second change is not in the lake yet"
-    assert list(to_table.get_ydata()) == [-1, -1.5, -2] and list(to_table.get_markevery()) == [2]
-    assert to_table.get_xdata()[1] == to_table.get_xdata()[2], (
-        "it bends before it comes down to the table"
-    )
-    assert [t.get_text() for t in axes.get_yticklabels()] == [
-        "source",
-        "topic m.artists",
-        "commit of t",
-    ]
-
-
-def test_a_line_of_the_picture_goes_from_the_topic_to_each_table():
-    """From one table nothing goes to the other, and where there is no time in the source it begins
-    at the topic."""
-    one = history()
-    cow = dataclasses.replace(one.table.tables[0], name="u", type="cow")
-    two = dataclasses.replace(
-        one,
-        table=dataclasses.replace(one.table, tables=(*one.table.tables, cow)),
-        changes=one.changes[:1].assign(cow_commit=T2, made_at=pandas.NaT),
-    )
-    to_topic, *to_tables = [list(line.get_ydata()) for line in trace.draw(two).axes[0].lines]
-    assert to_topic == [-1] and to_tables == [[-1, -1.5, -2], [-1, -1.5, -3]]
-
-
-def test_no_two_changes_of_the_picture_look_alike():
-    two = history()
-    changes = pandas.concat([two.changes[:1]] * 30, ignore_index=True).assign(change=range(1, 31))
-    figure = trace.draw(dataclasses.replace(two, changes=changes))
-    lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]
-    looks = [(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines]
-    assert len(figure.axes[0].get_xticks()) <= 11, (
-        "times of many changes do not run into each other"
-    )
-    assert len(set(looks)) == 30 and len({colour for colour, *_ in looks[:7]}) == 7
-    assert figure.get_suptitle().startswith("artists 7: ") and figure._suptitle.get_ha() == "left"
-
-
-def test_the_tables_of_the_walkthroughs_can_be_traced():
-    world = params.load("local")
-    for name, source, key, kinds in (
-        ("artists", "public.artists", "artist_id", ["cow", "mor"]),
-        ("cdc_events", "datalake.cdc_events", "order_id", ["cow"]),
-    ):
-        table = tracks.traced_table(world, name)
-        assert (table.name, table.source, table.key, [t.type for t in table.tables]) == (
-            name,
-            source,
-            key,
-            kinds,
-        )
-        assert table.topic.endswith(f".{source}")
+@pytest.mark.parametrize(
+    "flow, name, reason",
+    [
+        (query_based.flow, "address", "the table is polled"),
+        (log_based.flow, "film_actor", "the key is actor_id, film_id"),
+    ],
+)
+def test_what_cannot_be_traced(flow, name, reason):
+    with pytest.raises(LakeError, match=f"{name} cannot be traced: {reason}"):
+        trace.row(params.load("local"), flow, name, 1)
 
 
 def test_two_tables_of_one_type_have_columns_of_their_own():
@@ -517,6 +459,9 @@ def test_two_tables_of_one_type_have_columns_of_their_own():
     mor = dataclasses.replace(one, name="log", type="mor")
     tables = (one, two, mor)
     shorts = [in_lake.short_name(each, tables) for each in tables]
-    assert shorts == ["one", "two", "mor"] and in_lake.short_name(one, (one, mor)) == "cow"
+    assert (
+        shorts == ["datalake.one", "datalake.two", "mor"]
+        and in_lake.short_name(one, (one, mor)) == "cow"
+    )
     views = [[*in_lake.view_names(each, short)] for each, short in zip(tables, shorts)]
-    assert views == [["one"], ["two"], ["mor_ro", "mor_rt"]]
+    assert views == [["datalake.one"], ["datalake.two"], ["mor_ro", "mor_rt"]]

@@ -96,15 +96,6 @@ def test_the_only_captured_table_needs_no_name(world):
     ).endswith("/cdc-events")
 
 
-def test_tables_that_can_be_traced(world):
-    tables = [tracks.traced_table(world, name) for name in ("artists", "artworks", "cdc_events")]
-    assert [(t.source, t.key, len(t.tables)) for t in tables] == [
-        ("public.artists", "artist_id", 2),
-        ("public.artworks", "artwork_id", 2),
-        ("datalake.cdc_events", "order_id", 1),
-    ]
-
-
 def test_two_walkthroughs_may_have_a_table_of_the_same_name(world, monkeypatch):
     flow = dataclasses.replace(
         museum.flow,
@@ -115,27 +106,11 @@ def test_two_walkthroughs_may_have_a_table_of_the_same_name(world, monkeypatch):
     with pytest.raises(
         LakeError, match="(?s)2 walkthroughs .*'artists'.*50_time_travel/artists, 60_other/artists"
     ):
-        tracks.traced_table(world, "artists")
-    assert [
-        tracks.traced_table(world, f"{folder}/artists").key
-        for folder in ("50_time_travel", "60_other")
-    ] == ["artist_id", "id"]
+        tracks.find_captured_table("artists", world)
+    for folder, track in (("50_time_travel", museum.walkthrough), ("60_other", other)):
+        assert tracks.find_captured_table(f"{folder}/artists", world) == (track, "artists")
     with pytest.raises(LakeError, match="no captured table '50_time_travels/artists'"):
-        tracks.traced_table(world, "50_time_travels/artists")
-
-
-def test_a_capture_without_a_sink_has_the_format_of_its_messages(world):
-    unlanded = dataclasses.replace(
-        museum.flow, captures=tuple(dataclasses.replace(c, sink="") for c in museum.flow.captures)
-    )
-    assert (
-        unlanded.traced_table(world, "artists").sink,
-        unlanded.traced_table(world, "artists").format,
-    ) == (
-        None,
-        "avro",
-    )
-    assert outbox.flow.traced_table(world).format == "json"
+        tracks.find_captured_table("50_time_travels/artists", world)
 
 
 def test_a_lake_table_has_its_own_capture_even_if_keys_have_the_same_name(world):
@@ -603,8 +578,6 @@ def test_a_key_may_have_several_columns(world):
         several._capture_for(world, several.table(world, "artists", name="other", base="elsewhere"))
         == capture
     )
-    with pytest.raises(LakeError, match="artists cannot be traced: the key is artist_id, name"):
-        several.traced_table(world, "artists")
 
 
 def test_a_reset_removes_databases_and_folders_of_sql_tables(world, monkeypatch, tmp_path):

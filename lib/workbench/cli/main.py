@@ -16,6 +16,7 @@ import typer
 
 from .. import stack
 from ..base import (
+    LakeError,
     ParamsError,
     WorkbenchError,
     environment,
@@ -339,7 +340,10 @@ def trace(
     from .. import tracks
 
     loaded = open_world(world)
-    traces.show(traces.row(loaded, tracks.traced_table(loaded, table), key))
+    track, name = tracks.find_captured_table(table, loaded)
+    if not track.flow:
+        raise LakeError(f"{table} has no captured tables", expected="a captured table")
+    echo(repr(traces.row(loaded, track.flow, name, key)))
 
 
 def _unexpected_error(e: Exception) -> WorkbenchError:

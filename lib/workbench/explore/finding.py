@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, Callable, Iterable, Iterator, Mapping, Union
+from typing import Any, Iterator, Union
 
-from .. import hudi, trace
+from .. import flow, hudi, trace
 from ..base import LakeError, World, did_you_mean, files
 
 KEYLESS = ("_hoodie_record_key",)  # the key of a table whose keys Hudi made itself
 MAX_FOLDER_DEPTH = 3  # of a table below the lake's tables
-Declared = Callable[[World], Mapping[str, Iterable[hudi.Table]]]
-Traced = Callable[[World, str], trace.TracedTable]
-_registered: list[tuple[Declared, Traced]] = []
-
-
-def register(declared: Declared, traced: Traced) -> None:
-    """Add the captured tables of a later package, such as the walkthroughs.
-
-    Args:
-        declared: returns {name such as `50_time_travel/artists`: its lake tables} of a world.
-        traced: returns the table of such a name for `trace.row`.
-    """
-    _registered.append((declared, traced))
 
 
 def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
@@ -44,7 +31,10 @@ def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
     by_name: dict[str, dict[str, hudi.Table]] = {}
     for each in lake_tables(world):
         path = relative_path(world, each)
-        declared, name, _ = captured.get(each.base, (each, path, None))
+        declared, name = each, path
+        if each.base in captured:
+            track, capture, declared = captured[each.base]
+            name = f"{track}/{capture}"
         names = {each.name, *hudi.catalog_names(declared)}
         for alias in names.union(*[(full, full.rpartition("/")[2]) for full in (path, name)]):
             by_name.setdefault(alias, {})[path] = declared
@@ -70,10 +60,10 @@ def row(world: World, table: Union[hudi.Table, str], key: Any) -> trace.RowHisto
     Raises:
         LakeError: as `find` and `trace.row`; or no capture writes the table.
     """
-    base = find(world, table).base
-    _, name, traced = _captured(world).get(base, (None, "", None))
-    if traced:
-        return trace.row(world, traced(world, name), key)
+    base, captured = find(world, table).base, _captured(world)
+    if base in captured:
+        track, name, _ = captured[base]
+        return trace.row(world, flow.declared(world)[track], name, key)
     raise LakeError(
         "no captured table is ingested into this one, so its rows have no messages",
         location=base,
@@ -109,13 +99,13 @@ def relative_path(world: World, table: hudi.Table) -> str:
     return table.base.removeprefix(world.lake.tables).strip("/")
 
 
-def _captured(world: World) -> dict[str, tuple[hudi.Table, str, Traced]]:
-    """Return {base: (lake table, name of the captured table, function that returns it)}."""
+def _captured(world: World) -> dict[str, tuple[str, str, hudi.Table]]:
+    """Return {base of a lake table: (name of the flow, name of the captured table, lake table)}."""
     return {
-        table.base: (table, name, traced)
-        for declared, traced in _registered
-        for name, tables in declared(world).items()
-        for table in tables
+        table.base: (track, name, table)
+        for track, captures in flow.declared(world).items()
+        for name in captures.names
+        for table in captures.tables(world, name)
     }
 
 

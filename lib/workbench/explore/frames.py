@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, replace
-from typing import Any, Iterator, Optional, Union
+from typing import Any, Iterator, Mapping, Union
 
 import pandas as pd
 import pyarrow
@@ -12,52 +11,38 @@ import pyarrow
 from .. import hudi
 from ..base import LakeError, World
 from ..base.text import plural
-from ..display import show
+from ..display.result import Result
 from ..hudi.labeling import resolve_instant
 from ..hudi.timeline import HistoryRemoved, parse_instant, require_commits
 from .finding import KEYLESS, find
 from .views import Views, open_views, quoted, require_small, stored_rows
 
-SHOWN_ROWS = 20
 
-
-@dataclass(frozen=True, eq=False)
-class Frame:
+@dataclass(frozen=True, eq=False, repr=False)
+class Frame(Result):
     """Rows with marked cells: those of a table as of an instant, or the profile of its columns.
 
     Attributes:
         title: table, instant, number of rows, and what changed since the previous frame.
         rows: the rows in the order of their keys, with the columns of the source.
         changed: True for each cell of `rows` that is new, or has another value than in the previous
-            frame; with the index and columns of `rows`.
-        shown: number of rows that are displayed.
+            frame; with the index and columns of `rows`. Such cells are highlighted.
+        limit: number of rows that are displayed; those with changed cells come first.
     """
 
     title: str
     rows: pd.DataFrame
     changed: pd.DataFrame
-    shown: int = SHOWN_ROWS
-    _short: Optional[pd.DataFrame] = None  # `rows` as they are displayed, if texts are shortened
+    limit: int = 20
 
-    def _changed_first(self) -> pd.DataFrame:
-        is_changed = self.changed.any(axis=1)
-        rows = self.rows if self._short is None else self._short
-        return rows.loc[is_changed.sort_values(ascending=False, kind="stable").index]
-
-    def __repr__(self) -> str:
-        """Return the title and the first rows; a changed cell ends with `*`."""
-        texts = (
-            self._changed_first().head(self.shown).astype(object).map(str)
-        )  # `astype(str)` decodes bytes
-        texts = texts.mask(self.changed.loc[texts.index], texts + " *")
-        return f"{self.title}\n{texts.to_string(index=False)}"
-
-    def _repr_html_(self) -> str:
-        return str(show.table(self._changed_first(), self.title, self.shown, self.changed).data)
+    def parts(self) -> Mapping[str, pd.DataFrame]:
+        """Return the rows, those with changed cells first."""
+        is_changed = self.changed.any(axis=1).sort_values(ascending=False, kind="stable")
+        return {"": self.rows.loc[is_changed.index]}
 
 
-@dataclass(frozen=True, eq=False)
-class Diff:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diff(Result):
     """The difference between the rows of a table as of two instants.
 
     Attributes:
@@ -79,7 +64,8 @@ class Diff:
         """The number of changed cells for each column, the largest first: `column`, `count`."""
         return self.cells["column"].value_counts().reset_index()
 
-    def _parts(self) -> dict[str, pd.DataFrame]:
+    def parts(self) -> Mapping[str, pd.DataFrame]:
+        """Return the tables that are not empty."""
         parts = {
             "changes per column": self.columns,
             "before and after": self.cells,
@@ -88,18 +74,6 @@ class Diff:
             "removed": self.removed,
         }
         return {name: frame for name, frame in parts.items() if len(frame)}
-
-    def __repr__(self) -> str:
-        """Return the title, and the first rows of each part that is not empty."""
-        texts = [
-            f"{name}:\n{frame.head(SHOWN_ROWS).to_string(index=False)}"
-            for name, frame in self._parts().items()
-        ]
-        return "\n".join([self.title, *texts])
-
-    def _repr_html_(self) -> str:
-        parts = [str(show.table(frame, name).data) for name, frame in self._parts().items()]
-        return "".join([f"<b>{html.escape(self.title)}</b>", *parts])
 
 
 def at(
@@ -183,37 +157,39 @@ def diff(
 
 
 def _compare(views: Views) -> Diff:
+    """Compare both views by key; the title has the numbers of rows only."""
     key, columns = views.table.key, list(views.columns)
-    pairs = {name: (f"a.{quoted(name)}", f"b.{quoted(name)}") for name in columns}
-    values, flags = [], []
-    for number, (name, (a, b)) in enumerate(pairs.items()):
-        values.append(f"{a} AS a{number}, {b} AS b{number}")
-        if pyarrow.types.is_map(views.columns[name]):  # Spark does not compare maps
-            a, b = f"CAST({a} AS TEXT)", f"CAST({b} AS TEXT)"
-        flags.append(f"{a} IS DISTINCT FROM {b}")
-    aliases = [f"{flag} AS d{number}" for number, flag in enumerate(flags)]
-    condition = " AND ".join("{} IS NOT DISTINCT FROM {}".format(*pairs[name]) for name in key)
-    order = ", ".join("coalesce({}, {})".format(*pairs[name]) for name in key)
-    rows = views.query(
-        f"SELECT {', '.join([*values, *aliases])}, a.explore_here IS NULL AS removed, b.explore_here IS NULL AS added "
-        "FROM (SELECT *, 1 AS explore_here FROM explore_after) AS a "
-        f"FULL JOIN (SELECT *, 1 AS explore_here FROM explore_before) AS b ON {condition} "
-        f"WHERE {' OR '.join(['a.explore_here IS NULL', 'b.explore_here IS NULL', *flags])} ORDER BY {order}"
-    )
+    selected, differences = [], []
+    for number, (name, kind) in enumerate(views.columns.items()):
+        after, before = f"a.{quoted(name)}", f"b.{quoted(name)}"
+        selected.append(f"{after} AS after_{number}, {before} AS before_{number}")
+        if pyarrow.types.is_map(kind):  # Spark does not compare maps
+            after, before = f"CAST({after} AS TEXT)", f"CAST({before} AS TEXT)"
+        differences.append(f"{after} IS DISTINCT FROM {before}")
+        selected.append(f"{differences[-1]} AS differs_{number}")
+    keys = [(f"a.{quoted(name)}", f"b.{quoted(name)}") for name in key]
+    same_key = " AND ".join(f"{a} IS NOT DISTINCT FROM {b}" for a, b in keys)
+    order = ", ".join(f"coalesce({a}, {b})" for a, b in keys)
+    rows = views.query(f"""
+        WITH a AS (SELECT *, true AS explore_here FROM explore_after),
+             b AS (SELECT *, true AS explore_here FROM explore_before)
+        SELECT {", ".join(selected)}, a.explore_here IS NULL AS removed, b.explore_here IS NULL AS added
+        FROM a FULL JOIN b ON {same_key}
+        WHERE a.explore_here IS NULL OR b.explore_here IS NULL OR {" OR ".join(differences)}
+        ORDER BY {order}""")
     after, before, differs = (
-        rows[[f"{view}{n}" for n in range(len(columns))]].set_axis(columns, axis=1)
-        for view in ("a", "b", "d")
+        rows[[f"{side}_{n}" for n in range(len(columns))]].set_axis(columns, axis=1)
+        for side in ("after", "before", "differs")
     )
     is_added, is_removed = rows["added"], rows["removed"]
+    is_changed = ~is_added & ~is_removed
     cells = []
     for name in columns:
-        chosen = differs[name] & ~is_added & ~is_removed
-        cell = {"column": name, "before": before[name], "after": after[name]}
-        cells.append(
-            after[[*key]].assign(**cell)[chosen].astype(dict.fromkeys(("before", "after"), object))
-        )
+        cell = after[[*key]].assign(column=name, before=before[name], after=after[name])
+        cell = cell[differs[name] & is_changed]
+        cells.append(cell.astype({"before": object, "after": object}))
     changed = pd.concat(cells).sort_index(kind="stable").reset_index(drop=True)
-    counts = is_added.sum(), is_removed.sum(), (~is_added & ~is_removed).sum()
+    counts = is_added.sum(), is_removed.sum(), is_changed.sum()
     return Diff(
         "{:,} added, {:,} removed, {:,} changed".format(*counts),
         after[is_added].reset_index(drop=True),

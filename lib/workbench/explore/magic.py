@@ -14,8 +14,6 @@ from typing import Any, Mapping, Optional
 
 import pandas as pd
 from IPython import get_ipython
-from IPython.core.error import UsageError
-from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import display
 from pyspark.sql import DataFrame, SparkSession
 from rich.filesize import decimal as format_size
@@ -27,11 +25,9 @@ from ..display import show
 from ..query import dialect, readcost
 from ..query.engines import backend
 from ..query.spark_sql import SparkSql
-from .charting import chart
 from .finding import find
-from .saving import recorded
 
-USAGE = "%%sql [name <<] [--at LABEL] [--on athena|spark] [--chart], and the statement below it"
+USAGE = "%%sql [name <<] [--at LABEL], and the statement below it"
 SHOWN_ROWS = 25  # without scripts, and on each page of the grid
 # The style of notebooks aligns texts to the right, too
 GRID_CSS = "table.dataTable :is(th, td):not(.dt-type-numeric) {text-align: left !important}"
@@ -46,58 +42,40 @@ def load_ipython_extension(shell: Any) -> None:
         init_notebook_mode(all_interactive=False, connected=False)
 
 
-@recorded
 def sql(
-    world: World,
-    statement: str,
-    *,
-    at: str = "",
-    on: str = "",
-    values: Optional[Mapping[str, Any]] = None,
+    world: World, statement: str, *, at: str = "", values: Optional[Mapping[str, Any]] = None
 ) -> pd.DataFrame:
     """Run a statement in Athena's dialect, as `%%sql` does.
 
     Args:
         world: the world.
         statement: the statement; `:name` is a placeholder for a value.
-        at: label or instant as of which all its tables are read, by Spark; by default as they are. A
-            view `…_ro` has the rows of `…_rt`.
-        on: the engine, "athena" or "spark"; by default that of the world.
+        at: label or instant as of which all its tables are read, by Spark; by default as they are, by the
+            engine of the world. A view `…_ro` has the rows of `…_rt`.
         values: {name: value} of the placeholders.
 
     Returns:
         The rows, as `query.sql` returns them.
 
     Raises:
-        ParamsError: the engine is not available.
         LakeError: as `query.sql`; the lake has no such table; or the table has no such label.
     """
-    if on == "athena" and (at or world.query.kind != on):
-        raise ParamsError(
-            "Athena cannot run this statement",
-            location=f"world {world.name}, {at and f'as of {at}'}",
-            expected="a world whose query.kind is athena, and no instant: Athena has no time travel for Hudi",
-            hint="Spark runs it, with Athena's rules",
-        )
 
     def read_as_of(session: SparkSession, name: str) -> DataFrame:
         return hudi.as_of(session, world, find(world, name), at)
 
-    engine = backend(world)
-    if at or on == "spark":
-        engine = SparkSql(world, read_as_of if at else None)
+    engine = SparkSql(world, read_as_of) if at else backend(world)
     return engine.sql(statement, dict(values or {}))
 
 
 def sql_cell(line: str, cell: str) -> None:
     """Run the cell as one statement in Athena's dialect, and show its rows.
 
-    %%sql [name <<] [--at LABEL] [--on athena|spark] [--chart]
+    %%sql [name <<] [--at LABEL]
 
     name << assigns the rows, a pandas DataFrame, to a variable; they are also `_`, as the result of any
     cell. `:x` is a placeholder for the value of the notebook's variable `x`. --at reads all
-    tables as of a label or an instant. --on names the engine, by default that of `world`. --chart draws
-    the rows, too.
+    tables as of a label or an instant.
 
     Args:
         line: the options.
@@ -108,17 +86,14 @@ def sql_cell(line: str, cell: str) -> None:
         LakeError: as `sql`.
     """
     shell: Any = get_ipython()
-    match = re.fullmatch(r"\s*(?:([^\W\d]\w*)\s*<<)?(.*)", line)
-    parser = MagicArgumentParser("%%sql", add_help=False)
-    parser.add_argument("--at", default="")
-    parser.add_argument("--on", default="", choices=["athena", "spark"])
-    parser.add_argument("--chart", action="store_true")
-    try:
-        if not cell.strip():
-            raise UsageError("the cell has no statement")
-        options = parser.parse_argstring(match[2] if match else line)
-    except (UsageError, ValueError) as e:  # IPython only prints the former
-        raise ParamsError(str(e), location=f"%%sql {line}", expected=USAGE) from None
+    match = re.fullmatch(r"\s*(?:([^\W\d]\w*)\s*<<)?\s*(?:--at\s+(\S+))?\s*", line)
+    if not match or not cell.strip():
+        raise ParamsError(
+            "the cell has no statement" if match else "the options are not valid",
+            location=f"%%sql {line}",
+            expected=USAGE,
+        )
+    name, at = match.groups(default="")
     world = _variable(shell, "world")
     if not isinstance(world, World):
         raise ParamsError("`world` is no world", hint='world = params.load("local")')
@@ -127,13 +102,11 @@ def sql_cell(line: str, cell: str) -> None:
         token.text: pd.Series([_variable(shell, token.text)]).tolist()[0]
         for token in dialect.placeholders(cell)
     }
-    frame = sql(world, cell.strip(), at=options.at, on=options.on, values=values)
-    if match and match[1]:
-        shell.push({match[1]: frame})
+    frame = sql(world, cell.strip(), at=at, values=values)
+    if name:
+        shell.push({name: frame})
     shell.displayhook.update_user_ns(frame)  # `_` and Out, without a second output
     _show(frame, values)
-    if options.chart:
-        display(recorded(chart)(frame))
 
 
 def _variable(shell: Any, name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import datetime as dt
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,8 @@ import pandas as pd
 
 from .. import hudi
 from ..base import WorkbenchError, World, files
-from ..display import draw, show
+from ..display import draw
+from ..display.result import Result
 from ..hudi.changes import SourceProgress
 from ..hudi.ingesting import last_ingest_action, read_progress
 from ..hudi.timeline import completed_actions, missing_files, parse_instant
@@ -36,26 +36,24 @@ MARIADB_TABLES = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class History:
+@dataclass(frozen=True, eq=False, repr=False)
+class History(Result):
     """The history of a table.
 
     Attributes:
+        title: name of the table.
         frame: a row for each commit (see `history`).
         picture: the last commits as a strip.
     """
 
+    title: str
     frame: pd.DataFrame
     picture: draw.Picture
+    limit = 1000
 
-    def __repr__(self) -> str:
-        """Return the rows as text."""
-        return f"{self.picture!r}\n{self.frame.to_string(index=False)}"
-
-    def _repr_html_(self) -> str:
-        png = base64.b64encode(self.picture._repr_png_() or b"").decode()
-        table = show.table(self.frame, repr(self.picture), len(self.frame)).data
-        return f"{table}<img style='max-width:100%' src='data:image/png;base64,{png}'>"
+    def parts(self) -> Mapping[str, pd.DataFrame]:
+        """Return the rows of the commits."""
+        return {"": self.frame}
 
 
 def tables(world: World) -> pd.DataFrame:
@@ -73,17 +71,7 @@ def tables(world: World) -> pd.DataFrame:
         for row, unread in zip(lake, _unread(world, [row["progress"] for row in lake])):
             row["unread"] = unread
         rows = [*lake, *(row for each in sources for row in each)]
-    columns = [
-        "table",
-        "kind",
-        "rows",
-        "files",
-        "bytes",
-        "last_commit",
-        "lag_s",
-        "unread",
-        "labels",
-    ]
+    columns = "table kind rows files bytes last_commit lag_s unread labels".split()
     return pd.DataFrame(rows, columns=columns).astype({"files": "Int64", "unread": "Int64"})
 
 
@@ -166,9 +154,8 @@ def history(world: World, table: Union[hudi.Table, str]) -> History:
         table: the table, or its name (see `find`).
 
     Returns:
-        frame: label, instant, operation, inserted, updated, deleted (rows), files and bytes written.
-        position is that of the source's log, at a label; offsets are those that an ingest has reached,
-        as `partition:offset`. readable is False if the cleaner removed files of this instant.
+        frame: label, instant, operation, inserted, updated, deleted (rows), files and bytes written;
+        readable is False if the cleaner removed files of this instant.
 
     Raises:
         LakeError: as `find`; or the table has no commits.
@@ -176,28 +163,13 @@ def history(world: World, table: Union[hudi.Table, str]) -> History:
     table = find(world, table)
     actions, existing = completed_actions(table), set(files.list_files(table.base))
     frame = hudi.commits(table)
-    labels = hudi.labels(world, table).groupby("instant")
-    names = labels["label"].agg(", ".join)
-    picture = draw.commits(
-        {table.name: frame.tail(MAX_DRAWN)},
-        {table.name: names.to_dict()},
-        f"history of {table.name}",
-    )
-    offsets = [
-        " ".join(
-            f"{partition}:{offset}"
-            for progress in read_progress(action.metadata).values()
-            for partition, offset in progress.get("offsets", {}).items()
-            if partition.isdigit()  # of a topic
-        )
-        for action in actions
-    ]
+    names = hudi.labels(world, table).groupby("instant")["label"].agg(", ".join)
+    title = f"history of {table.name}"
+    strip = {table.name: frame.tail(MAX_DRAWN)}
+    picture = draw.commits(strip, {table.name: names.to_dict()}, title)
     frame = frame.assign(
         label=frame["instant"].map(names).fillna(""),
-        position=frame["instant"].map(labels["position"].last()).fillna(""),
-        offsets=offsets,
         readable=[not missing_files(actions, action.instant, existing) for action in actions],
     )
-    return History(
-        frame[["label", *frame.columns.drop(["label", "action", "written", "seconds"])]], picture
-    )
+    columns = ["label", *frame.columns.drop(["label", "action", "written", "seconds"])]
+    return History(title, frame[columns], picture)

@@ -1,28 +1,23 @@
 """A slider over the labels of a table: its rows as of each of them.
 
 The result is HTML with the rows of all labels, which is complete without scripts; scripts add the range
-input. A live notebook with ipywidgets gets a second slider, which reads the rows when it is moved. The
-parameter `at` is the state of both, so a headless run shows the same frame.
+input. The parameter `at` is its state, so a headless run shows the same frame.
 """
 
 from __future__ import annotations
 
 import html
-import importlib.util
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence, Union
+from typing import Mapping, Union
 
 import jinja2
-from IPython import get_ipython
-from IPython.display import display
 
 from .. import hudi
 from ..base import LakeError, World, did_you_mean
 from . import frames
 from .finding import find
-from .saving import recorded
 
 TEMPLATE = jinja2.Template(
     Path(__file__).with_name("slider.html.j2").read_text(encoding="utf-8"), autoescape=True
@@ -38,13 +33,11 @@ class Slider:
         label: the selected label.
         frame: its frame.
         pages: {label: its frame as HTML, or why it cannot be read}, in the order of the slider.
-        widget: returns the slider of ipywidgets.
     """
 
     label: str
     frame: frames.Frame
     pages: Mapping[str, str]
-    widget: Callable[[], Any]
 
     def __repr__(self) -> str:
         """Return the selected frame as text, and the labels."""
@@ -56,30 +49,15 @@ class Slider:
         page: str = TEMPLATE.render(id=f"slider-{uuid.uuid4()}", pages=self.pages, index=index)
         return page
 
-    def _ipython_display_(self) -> None:
-        """Show the frames, which a saved notebook keeps; in a live notebook also the widget."""
-        display({"text/html": self._repr_html_(), "text/plain": repr(self)}, raw=True)
-        kernel: Any = getattr(get_ipython(), "kernel", None)
-        # A headless run allows no input, and its page needs no kernel
-        if kernel and kernel._allow_stdin and importlib.util.find_spec("ipywidgets"):
-            display(self.widget())
 
-
-@recorded
 def slider(
-    world: World,
-    table: Union[hudi.Table, str],
-    labels: Sequence[str] = (),
-    *,
-    at: str = "",
-    where: str = "true",
+    world: World, table: Union[hudi.Table, str], *, at: str = "", where: str = "true"
 ) -> Slider:
-    """Show the rows of a table as of each of its labels, with a slider.
+    """Show the rows of a table as of each of its labels, the newest 50, with a slider.
 
     Args:
         world: the world.
         table: the table, or its name (see `find`).
-        labels: the labels, in the order of the slider; by default the newest 50, by instant.
         at: the label that is selected; by default the last one.
         where: a condition on the rows in Athena's SQL, such as "birth_year > 1900".
 
@@ -91,7 +69,7 @@ def slider(
             label that cannot be read shows the error in its frame.
     """
     table = find(world, table)
-    names = list(labels or hudi.labels(world, table)["label"].tail(MAX_FRAMES))
+    names = list(hudi.labels(world, table)["label"].tail(MAX_FRAMES))
     selected = at or "".join(names[-1:])
     if selected not in names:
         raise LakeError(
@@ -99,22 +77,12 @@ def slider(
             expected=did_you_mean(selected, names),
             hint="hudi.label(world, table, name) gives one",
         )
-
-    def read(label: str) -> frames.Frame:
-        return frames.at(world, table, label, where=where)
-
-    def widget() -> Any:
-        import ipywidgets
-
-        choice = ipywidgets.SelectionSlider(
-            options=names, value=selected, description="as of", continuous_update=False
-        )
-        return ipywidgets.interactive(lambda label: display(read(label)), label=choice)
-
-    frame, pages = read(selected), {}
+    frame, pages = frames.at(world, table, selected, where=where), {}
     for name in names:
         try:
-            pages[name] = (frame if name == selected else read(name))._repr_html_()
+            is_read = name == selected
+            page = frame if is_read else frames.at(world, table, name, where=where)
+            pages[name] = page._repr_html_()
         except LakeError as e:  # such as an instant whose files were cleaned away
             pages[name] = f"<pre>{html.escape(str(e))}</pre>"
-    return Slider(selected, frame, pages, widget)
+    return Slider(selected, frame, pages)

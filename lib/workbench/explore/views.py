@@ -1,7 +1,8 @@
 """The rows of a table as of two instants, as views in SQL: DuckDB over Arrow, or Spark.
 
 hudi-rs and DuckDB answer in milliseconds, in this process. Spark reads what they cannot: tables of more
-than MAX_ROWS rows, commits after a pending compaction, and everything in a Python without the two.
+than MAX_ROWS rows, commits after a pending compaction, conditions that DuckDB answers otherwise than
+Athena, and everything in a Python without the two.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Callable, Mapping, Optional
 import pandas as pd
 import pyarrow
 import sqlglot
+from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
+from sqlglot import exp
 
 from .. import hudi
 from ..base import LakeError, World
@@ -22,8 +25,8 @@ from ..base.errors import first_line
 from ..hudi.labeling import resolve_instant
 from ..hudi.rewriting import REWRITE_OPERATION
 from ..hudi.timeline import HistoryRemoved
-from ..query import dialect
-from ..spark import session
+from ..query import dialect, spark_sql
+from ..spark import session, translate_errors
 
 MAX_ROWS = 5_000_000  # of a table that is read into memory
 MAX_RESULT_ROWS = 1_000_000
@@ -33,7 +36,21 @@ MAX_CACHED_INSTANTS, MAX_CACHED_BYTES = 8, 50_000_000
 REWRITES = ("COMPACT", "CLUSTER", REWRITE_OPERATION)
 DELETED = "__deleted"  # "true" in the row of a soft delete
 INTEGERS = {pyarrow.int32(): pd.Int32Dtype(), pyarrow.int64(): pd.Int64Dtype()}
-Reading = tuple[str, pyarrow.Schema, Callable[[str], pd.DataFrame]]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What runs statements in DuckDB's dialect.
+
+    Attributes:
+        create: the statement that creates a view of `before_rows` or `after_rows`, up to its name.
+        schema: the columns of the two.
+        run: runs a statement.
+    """
+
+    create: str
+    schema: pyarrow.Schema
+    run: Callable[[str], pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -46,17 +63,17 @@ class Views:
     Attributes:
         table: the table.
         columns: {column of the source: pyarrow type}.
-        run: runs a statement in DuckDB's dialect.
+        engine: the engine that has the views.
     """
 
     table: hudi.Table
     columns: Mapping[str, pyarrow.DataType]
-    run: Callable[[str], pd.DataFrame]
+    engine: Engine
 
     def execute(self, text: str) -> pd.DataFrame:
         """Run a statement in DuckDB's dialect. Raises LakeError if it fails."""
         try:
-            return self.run(text)
+            return self.engine.run(text)
         except Exception as e:  # noqa: BLE001 - of two engines
             raise LakeError(
                 f"a query of {self.table.name} failed: {first_line(e)}", location=self.table.base
@@ -104,24 +121,36 @@ def open_views(
     Raises:
         LakeError: as `hudi.as_of`; the condition is invalid; or there was no row at either instant.
     """
-    instants = [resolve_instant(world, table, one) for one in (before, after)]
-    condition = dialect.parse_condition(where).sql("duckdb")
-    create, schema, run = _in_memory(world, table, *instants) or _in_spark(world, table, *instants)
+    before, after = (resolve_instant(world, table, one) for one in (before, after))
+    condition = _in_duckdb(where)
+    engine = _open_duckdb(world, table, before, after) if condition else None
+    if not condition or not engine:
+        engine, condition = _open_spark(world, table, before, after, where), "true"
+    names = engine.schema.names
+    if DELETED in names:
+        condition = f"({condition}) AND {DELETED} IS DISTINCT FROM 'true'"
     columns = {
         field.name: field.type
-        for field in schema
+        for field in engine.schema
         if field.name in (*table.key, *table.partition) or is_data(field.name)
     }
     if not columns:
         raise LakeError(f"table {table.name} had no row at that time", location=table.base)
-    if DELETED in schema.names:
-        condition = f"({condition}) AND {DELETED} IS DISTINCT FROM 'true'"
-    views, names = Views(table, columns, run), ", ".join(map(quoted, columns))
+    views = Views(table, columns, engine)
+    selected = f"SELECT {', '.join(map(quoted, columns))}"
     for view in ("before", "after"):
         views.execute(
-            f"{create} explore_{view} AS SELECT {names} FROM {view}_rows WHERE {condition}"
+            f"{engine.create} explore_{view} AS {selected} FROM {view}_rows WHERE {condition}"
         )
     return views
+
+
+def _in_duckdb(where: str) -> Optional[str]:
+    """Return a condition in DuckDB's dialect; None if DuckDB would answer it otherwise than Athena."""
+    try:
+        return dialect.parse_condition(where).sql("duckdb")
+    except LakeError:
+        return None
 
 
 def stored_rows(table: hudi.Table) -> int:
@@ -134,13 +163,8 @@ def stored_rows(table: hudi.Table) -> int:
     return int(counts["inserted"].sum() - counts["deleted"].sum())
 
 
-def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Optional[Reading]:
-    """Read with hudi-rs into DuckDB; None if the table is too large, or one of the two cannot read it.
-
-    Returns:
-        The statement that creates a view of `before_rows` or `after_rows`, their schema, and a function
-        that runs a statement.
-    """
+def _open_duckdb(world: World, table: hudi.Table, before: str, after: str) -> Optional[Engine]:
+    """Read with hudi-rs into DuckDB; None if the table is too large, or one of the two cannot read it."""
     if not importlib.util.find_spec("duckdb") or stored_rows(table) > MAX_ROWS:
         return None
     import duckdb
@@ -169,16 +193,18 @@ def _in_memory(world: World, table: hudi.Table, before: str, after: str) -> Opti
                 frame[field.name] = arrow[field.name].to_pylist()
         return frame
 
-    # copied, because queries of many columns take much longer through views
     schema = connection.sql("FROM after_rows LIMIT 0").to_arrow_table().schema
-    return "CREATE TABLE", schema, run
+    # copied, because queries of many columns take much longer through views
+    return Engine("CREATE TABLE", schema, run)
 
 
 def _read(world: World, table: hudi.Table, instant: str) -> pyarrow.Table:
     """Read with hudi-rs; the last small results are cached."""
     cache: dict[tuple[str, str], pyarrow.Table] = world.state.get("explore.rows", dict)
     key = (table.base, instant)
-    rows = cache.get(key) or hudi.read_arrow(table, as_of=(world, instant))
+    if key in cache:
+        return cache[key]
+    rows = hudi.read_arrow(table, as_of=(world, instant))
     if rows.nbytes <= MAX_CACHED_BYTES:
         cache[key] = rows
     while len(cache) > MAX_CACHED_INSTANTS:
@@ -186,14 +212,24 @@ def _read(world: World, table: hudi.Table, instant: str) -> pyarrow.Table:
     return rows
 
 
-def _in_spark(world: World, table: hudi.Table, before: str, after: str) -> Reading:
+def _open_spark(world: World, table: hudi.Table, before: str, after: str, where: str) -> Engine:
+    """Read the rows that fulfill a condition with Spark."""
+    queries = [spark_sql.select_where(view, where) for view in ("all_before", "all_after")]
     spark = session(world)
-    first, last = (hudi.as_of(spark, world, table, instant) for instant in (before, after))
-    first.unionByName(last.limit(0), True).createOrReplaceTempView("before_rows")
-    rows = last.unionByName(first.limit(0), True)
-    rows.createOrReplaceTempView("after_rows")
+
+    def read(query: exp.Select, instant: str) -> DataFrame:
+        return spark_sql.rows_where(
+            spark, query, lambda ansi: hudi.as_of(ansi, world, table, instant)
+        )
+
+    with translate_errors(spark, f"{table.name} cannot be read", where, dialect.FAILED_QUERY_HINT):
+        first, last = map(read, queries, (before, after))
+        first.unionByName(last.limit(0), True).createOrReplaceTempView("before_rows")
+        rows = last.unionByName(first.limit(0), True)
+        rows.createOrReplaceTempView("after_rows")
 
     def run(text: str) -> pd.DataFrame:
-        return spark.sql(sqlglot.transpile(text, read="duckdb", write="spark")[0]).toPandas()
+        statement = sqlglot.transpile(text, read="duckdb", write="spark")[0]
+        return rows.sparkSession.sql(statement).toPandas()
 
-    return "CREATE OR REPLACE TEMP VIEW", to_arrow_schema(rows.schema), run
+    return Engine("CREATE OR REPLACE TEMP VIEW", to_arrow_schema(rows.schema), run)

@@ -2,3 +2,4 @@
 
 from .capture import Capture
 from .flow import CaptureFlow
+from .registry import declare, declared

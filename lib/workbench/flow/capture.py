@@ -14,7 +14,6 @@ from ..landing.sources import topic_name
 from ..source import postgres
 from ..source.databases import SourceDatabase
 from ..source.loading import Loader
-from ..trace import TracedTable
 
 SOURCE_KINDS = ("topic", "landed")
 
@@ -196,29 +195,3 @@ class CaptureSet:
     def landing_folder(self, world: World, name: str = "") -> str:
         """Return the URI of the folder with the landed files of a capture."""
         return f"{world.lake.landing}/{self.source(world, name, 'landed').name}"
-
-    def traced_table(self, world: World, name: str = "") -> TracedTable:
-        """Return a captured table with its topic, sink and lake tables, for `trace.row`.
-
-        Raises:
-            LakeError: the key has several columns, or the table is polled.
-        """
-        capture = self.capture(name)
-        if self.polled or not isinstance(capture.key, str):
-            reason = (
-                "the table is polled" if self.polled else f"the key is {', '.join(capture.key)}"
-            )
-            raise LakeError(
-                f"{capture.name} cannot be traced: {reason}",
-                expected="a key of one column, captured from the log",
-            )
-        sink = landing.parse(self.config(world, capture.sink)) if capture.sink else None
-        return TracedTable(
-            capture.name,
-            capture.source,
-            capture.key,
-            self.topic(world, name),
-            sink,
-            tuple(self.tables(world, capture.name)),
-            capture.format,
-        )

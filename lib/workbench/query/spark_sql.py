@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Union, cast
 from weakref import WeakKeyDictionary
 
 import numpy
@@ -332,3 +332,44 @@ def columns(spark: SparkSession, uri: str, file_format: str) -> dict[str, str]:
             field.name: field.dataType.simpleString().replace("timestamp_ntz", "timestamp")
             for field in reader.load(uri).schema.fields
         }
+
+
+def select_where(view: str, condition: str) -> exp.Select:
+    """Parse the query of the rows of a view that fulfill a condition in Athena's dialect.
+
+    Raises:
+        LakeError: the text is no condition on the rows of one table.
+    """
+    text = f"SELECT * FROM {view} WHERE (\n{condition}\n)"  # noqa: S608
+    query, _ = dialect.parse_statement(text)
+    clauses = {name for name, clause in query.args.items() if clause}
+    is_condition = clauses == {"expressions", "from_", "where"}
+    if not is_condition or len(list(query.find_all(exp.Query))) > 1:
+        raise LakeError(
+            "the text is not a condition on the rows of one table",
+            location=condition[:200],
+            expected="a condition without a subquery",
+        )
+    return cast(exp.Select, query)
+
+
+def rows_where(
+    spark: SparkSession, query: exp.Select, read: Callable[[SparkSession], DataFrame]
+) -> DataFrame:
+    """Run a query of `select_where` in the sibling of a session with Athena's rules.
+
+    Args:
+        spark: the session.
+        query: the query.
+        read: returns all rows in a session.
+
+    Raises:
+        LakeError: the condition cannot be translated.
+    """
+    (view,) = query.find_all(exp.Table)
+    ansi = _ansi_session(spark)
+    rows = read(ansi)
+    rows.createOrReplaceTempView(view.name)
+    schema = dialect.new_schema()
+    schema.add_table(_in_catalog(view), athena_types.column_types(rows.schema))
+    return ansi.sql(dialect.to_spark_sql(query, schema))

@@ -26,9 +26,9 @@ from .in_topic import Change
 
 
 def short_name(lake: hudi.Table, tables: Sequence[hudi.Table]) -> str:
-    """Return the type of a lake table, or its name if several of a capture's tables have the type."""
+    """Return the type of a lake table, or its full name if several of a capture's tables have the type."""
     types = [each.type for each in tables]
-    return lake.type if types.count(lake.type) == 1 else lake.name
+    return lake.type if types.count(lake.type) == 1 else f"{lake.database}.{lake.name}"
 
 
 def view_names(lake: hudi.Table, short: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The traced table, and the messages of one of its rows in the topic."""
+"""The messages of one row in the topic of its table."""
 
 from __future__ import annotations
 
@@ -9,36 +9,12 @@ from typing import Any, Optional
 
 from ..base import LakeError, World
 from ..base.added_columns import ADDED_COLUMNS
-from ..hudi import Table
+from ..flow import Capture
 from ..landing import messages
 from ..landing.formats import to_json_line
-from ..landing.sinks import Sink
 from ..topic import registry, topics, wire
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
-
-
-@dataclass(frozen=True)
-class TracedTable:
-    """A source table whose rows can be traced.
-
-    Attributes:
-        name: name of the table in the command `workbench trace`.
-        source: name of the source table, `schema.table`.
-        key: primary key column.
-        topic: topic of its changes.
-        sink: settings of its landing; None if nothing lands them.
-        tables: the lake tables that it is ingested into.
-        format: format of its messages, "json" or "avro".
-    """
-
-    name: str
-    source: str
-    key: str
-    topic: str
-    sink: Optional[Sink]
-    tables: tuple[Table, ...]
-    format: str = "json"
 
 
 @dataclass
@@ -80,21 +56,28 @@ class Change:
     lake: dict[str, str] = field(default_factory=dict)
 
 
-def events(world: World, table: TracedTable, key: Any) -> list[Change]:
+def events(world: World, capture: Capture, topic: str, key: Any) -> list[Change]:
     """Read the messages of a key, without its tombstones, oldest first.
+
+    Args:
+        world: the world.
+        capture: the captured table, whose key has one column.
+        topic: its topic.
+        key: the key, a number or a text.
 
     Raises:
         LakeError: there is no such message, or one cannot be decoded.
     """
-    decode = registry.Decoder(world) if table.format == "avro" else None  # None: Connect's JSON
-    versions = registry.versions_by_schema_id(world, [f"{table.topic}-value"]) if decode else {}
+    (key_column,) = capture.keys
+    decode = registry.Decoder(world) if capture.format == "avro" else None  # None: Connect's JSON
+    versions = registry.versions_by_schema_id(world, [f"{topic}-value"]) if decode else {}
 
     def has_key(raw: Optional[bytes]) -> bool:
-        message_key = extract_key(decode, raw, table.key)
+        message_key = extract_key(decode, raw, key_column)
         # checked for None, because the text `None` may be a key
         return message_key is not None and str(message_key) == str(key)
 
-    rows = topics.read(world, table.topic, key_filter=has_key)
+    rows = topics.read(world, topic, key_filter=has_key)
     changes: list[Change] = []
     before: Optional[dict[str, Any]] = None
     for m in rows[rows["value"].notna()].itertuples():
@@ -105,7 +88,7 @@ def events(world: World, table: TracedTable, key: Any) -> list[Change]:
         except LakeError as e:
             raise LakeError(
                 f"a message of the row cannot be read: {e.message}",
-                location=f"{table.topic}, partition {m.partition}, offset {m.offset}",
+                location=f"{topic}, partition {m.partition}, offset {m.offset}",
                 hint="the ingest has written a dead letter: hudi.dead_letters(spark, world, table) shows the "
                 "reason",
             ) from e
@@ -130,9 +113,9 @@ def events(world: World, table: TracedTable, key: Any) -> list[Change]:
         before = record
     if not changes:
         raise LakeError(
-            f"topic {table.topic} has no message of {table.key} {key}",
-            location=f"{topics.offset_span(world, table.topic):,} messages",
-            expected=f"a {table.key} of {table.source}",
+            f"topic {topic} has no message of {key_column} {key}",
+            location=f"{topics.offset_span(world, topic):,} messages",
+            expected=f"a {key_column} of {capture.source}",
             hint="is the row in the source, and the connector RUNNING? (connect.status)",
         )
     return changes

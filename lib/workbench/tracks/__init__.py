@@ -6,12 +6,10 @@ The module of a walkthrough declares it as `walkthrough`, and ALL lists each. Th
 
 from typing import Optional
 
-from .. import explore, own
+from .. import flow, own
 from ..base import LakeError, World, did_you_mean
 from ..flow.walkthrough import Walkthrough
-from ..hudi import Table
 from ..storefront import load as storefront_load
-from ..trace import TracedTable
 from . import (
     bikeshare,
     log_based,
@@ -44,24 +42,6 @@ def for_world(world: World) -> list[Walkthrough]:
 
 def _all(world: World) -> list[Walkthrough]:
     return [*ALL, *own.load_all(world)]
-
-
-def traced_table(world: World, name: str) -> TracedTable:
-    """Return a captured table with its source table, topic and lake tables, for `trace.row`.
-
-    Args:
-        world: the world.
-        name: name of the captured table, as for `find_captured_table`.
-
-    Raises:
-        LakeError: no walkthrough has such a table, or several have it.
-    """
-    walkthrough, table = find_captured_table(name, world)
-    if not walkthrough.flow:
-        raise LakeError(
-            f"{name} has no captured tables", expected="a walkthrough that captures tables"
-        )
-    return walkthrough.flow.traced_table(world, table)
 
 
 def find_captured_table(name: str, world: Optional[World] = None) -> tuple[Walkthrough, str]:
@@ -98,14 +78,8 @@ def find_captured_table(name: str, world: Optional[World] = None) -> tuple[Walkt
     return matches[0], table
 
 
-def captured_tables(world: World) -> dict[str, list[Table]]:
-    """Return {`walkthrough/captured table`: its lake tables} of all walkthroughs and own flows."""
-    return {
-        f"{each.name}/{name}": each.flow.tables(world, name)
-        for each in _all(world)
-        if each.flow
-        for name in each.flow.names
-    }
+def _flows(world: World) -> dict[str, flow.CaptureFlow]:
+    return {each.name: each.flow for each in _all(world) if each.flow}
 
 
-explore.register(captured_tables, traced_table)
+flow.declare(_flows)
