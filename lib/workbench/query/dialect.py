@@ -21,7 +21,8 @@ from .athena_functions import WINDOW_PLACEHOLDER
 
 # Types of Athena that Spark does not have
 UNSUPPORTED_TYPES = {"TIME", "TIMETZ", "CHAR", "IPADDRESS", "IPPREFIX", "TDIGEST"}
-# sqlglot's names of the clauses that mean the same in both, or are translated; it parses more than Athena takes
+# sqlglot's names of the clauses that mean the same in both, or are translated; the last ones are those of CREATE
+# EXTERNAL TABLE. sqlglot parses more than Athena takes
 SUPPORTED_CLAUSES = frozenset(
     """
     Add Alias And Anonymous Array AtTimeZone Between Boolean Bracket CTE Case Cast Column ColumnDef
@@ -31,12 +32,9 @@ SUPPORTED_CLAUSES = frozenset(
     Not Null NullSafeEQ NullSafeNEQ Offset Or Order Ordered Paren Placeholder RespectNulls Rollup Select Star
     StrPosition Struct Sub Subquery Substring Table TableAlias Trim TryCast Tuple UnicodeString Union Unnest
     Values Var Version Where Window WindowSpec With
+    ColumnConstraint CommentColumnConstraint Create FileFormatProperty LocationProperty NotNullColumnConstraint
+    PartitionedByProperty Properties Schema SchemaCommentProperty
     """.split()
-)
-# and of the parts of CREATE EXTERNAL TABLE
-SUPPORTED_DDL = SUPPORTED_CLAUSES | set(
-    """ColumnConstraint CommentColumnConstraint Create FileFormatProperty LocationProperty NotNullColumnConstraint
-    PartitionedByProperty Properties Schema SchemaCommentProperty""".split()
 )
 # {clause: its parts that mean the same in both}
 SUPPORTED_PARTS = {
@@ -248,10 +246,9 @@ def to_spark_sql(
         LakeError: a type, clause or function has no counterpart in Spark, or the translation
             depends on a type that is unknown.
     """
-    clauses = SUPPORTED_CLAUSES if isinstance(tree, exp.Query) else SUPPORTED_DDL
     if not isinstance(tree, exp.Command):
         for node in tree.walk(bfs=False):
-            _require_supported(node, clauses)
+            _require_supported(node)
     try:
         if tree.find(*athena_types.TYPED_NODES):
             athena_types.annotate(tree, schema or new_schema(), values or {})
@@ -266,16 +263,17 @@ def to_spark_sql(
     return text.replace(WINDOW_PLACEHOLDER, "")
 
 
-def _require_supported(node: exp.Expr, clauses: frozenset[str]) -> None:
+def _require_supported(node: exp.Expr) -> None:
     """Raise LakeError if a part of a statement is not known to mean the same in Spark."""
-    name, parent = type(node).__name__, node.parent
+    name = type(node).__name__
     if isinstance(node, exp.DataType) and node.this.name in UNSUPPORTED_TYPES:
-        raise sqlglot_dialects.unsupported(f"the type {node.this.name}", parent or node)
-    if _is_row_or_array(node) and isinstance(parent, exp.Predicate):
-        raise sqlglot_dialects.unsupported("a comparison of arrays or rows", parent)
+        raise sqlglot_dialects.unsupported(f"the type {node.this.name}", node.parent or node)
+    if isinstance(node, exp.Predicate) and not node.args.get("query"):
+        if any(_is_row_or_array(side.unnest()) for side in node.iter_expressions()):
+            raise sqlglot_dialects.unsupported("a comparison of arrays or rows", node)
     parts = {part for part, value in node.args.items() if value not in (None, False, [], "")}
     supported_parts = SUPPORTED_PARTS.get(name, " ".join(parts)).split()
-    is_supported = name in clauses and parts <= set(supported_parts)
+    is_supported = name in SUPPORTED_CLAUSES and parts <= set(supported_parts)
     if not is_supported or _means_something_else(node):
         raise sqlglot_dialects.unsupported(f"this clause ({name})", node)
 
