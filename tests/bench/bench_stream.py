@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from bench_line import Line, seconds
 from workbench import stack
-from workbench.query import streams
+from workbench.query.streams import delete_checkpoint
 from workbench.topic import topics
-from workbench.tracks import sales
+from workbench.tracks import sales, streams
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,13 +29,13 @@ def streamed(world: World, spark: SparkSession) -> list[Line]:
     count, took = TIMES * len(sales.read_sales()), {"query": [], "copy": []}  # type: ignore[var-annotated]
     for _ in range(ROUNDS + 1):  # the first warms up
         for name, start in (("query", _query), ("copy", _copy)):
-            streams.delete_checkpoint(spark, sales.checkpoint(world, name))
+            delete_checkpoint(spark, sales.checkpoint(world, name))
             took[name].append(seconds(lambda start=start: _whole(start(world, spark), count)))
     windows = sales.latest(spark, world, f"{sales.SCRATCH_TOPIC}.query")
     assert int(windows["orders"].sum()) == 2 * count, "each sale in two windows, once"
     ours, plain = (statistics.median(t[1:]) for t in took.values())
     for name in took:
-        streams.delete_checkpoint(spark, sales.checkpoint(world, name))
+        delete_checkpoint(spark, sales.checkpoint(world, name))
     topics.delete(world, f"{sales.SCRATCH_TOPIC}.query", f"{sales.SCRATCH_TOPIC}.copy")
     sales.delete_scratch_queries(spark, world)
     return [

@@ -391,7 +391,7 @@ UPDATES = [
             },
         ),
         Break(
-            "compacted = query.record(",
+            "compacted = museum.record(",
             """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Toreador")
 museum.flow.sync(spark, world, cow, mor)""",
@@ -420,11 +420,11 @@ postgres.execute(world, "DROP FUNCTION other_date, another CASCADE", database=mu
             'source_row = museum.flow.rows(world, "artworks", "artwork_id = 128447")',
             """
 hudi.compact(spark, mor)
-fifth = query.record(spark, (cow, mor), museum.PICADOR, *columns)""",
+fifth = museum.record(spark, (cow, mor), museum.PICADOR, *columns)""",
             {"the read-optimized view is not current": "no failure"},
         ),
         Break(
-            "last = query.record(",
+            "last = museum.record(",
             """
 museum.flow.change(world, "artworks", museum.PICADOR, title="Picador")
 museum.flow.sync(spark, world, cow, mor)

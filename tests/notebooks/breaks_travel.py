@@ -36,7 +36,7 @@ DELETES = [
             },
         ),
         Break(
-            "deleted = query.record(",
+            "deleted = museum.record(",
             """
 museum.flow.execute(world, "artists", "INSERT INTO artists VALUES (441, 'Somebody', 'Swiss', 'Male', 1921, 1999)")""",
             {
@@ -73,7 +73,7 @@ museum.flow.sync(spark, world, cow, mor)""",
             {"the moved artist before the compaction": "'c'"},
         ),
         Break(
-            "after = {key: query.record(",
+            "after = {key: museum.record(",
             """
 museum.flow.delete(world, "artists", artist)
 museum.flow.sync(spark, world, cow, mor)""",

@@ -40,9 +40,6 @@ def test_files_outside_the_lake_are_no_tables(world, spark, secret):
         create = f"CREATE EXTERNAL TABLE leak ({columns}) STORED AS PARQUET LOCATION '{address}'"
         assert "outside the lake" in refused(spark, create)
         assert "outside the lake" in refused(
-            spark, f"UNLOAD (SELECT 1 AS a) TO '{address}/out' WITH (format = 'JSON')"
-        )
-        assert "outside the lake" in refused(
             spark, f"CREATE TABLE leak WITH (external_location = '{address}/out') AS SELECT 1 AS a"
         )
     assert [path.name for path in folder.iterdir()] == [secret.name]
@@ -92,12 +89,10 @@ def test_a_text_is_not_replaced(world, spark, text):
 
 def test_values_are_bound_as_they_are(spark):
     values = [
-        (["a", None], "[a, NULL]"),
-        ([1, None], "[1, NULL]"),
-        ([[1, None], []], "[[1, NULL], []]"),
-        ([Decimal("9.99"), Decimal(1)], "[9.99, 1.00]"),
-        ([1, 2**31], "[1, 2147483648]"),
+        ("it's", "it's"),
+        (None, "NULL"),
+        (Decimal("9.99"), "9.99"),
+        (2**31, "2147483648"),
     ]
     for value, expected in values:
         assert same(said(query.sql(spark, "SELECT :x AS x", x=value)), expected)
-    assert query.sql(spark, "SELECT :x[2] AS x", x=["a", "b"])["x"].tolist() == ["b"]

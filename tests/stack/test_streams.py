@@ -8,10 +8,9 @@ from workbench import stack
 from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
 from workbench.checks import check
-from workbench.query import streams
 from workbench.spark import session
 from workbench.topic import registry, topics
-from workbench.tracks import sales
+from workbench.tracks import sales, streams
 
 
 def sent(world, *changes, key=True, id=None):

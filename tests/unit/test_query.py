@@ -1,6 +1,5 @@
 """Athena's dialect becomes Spark's, or an error."""
 
-import datetime
 import gc
 from decimal import Decimal
 from types import SimpleNamespace
@@ -32,10 +31,11 @@ COLUMNS = {
     "m": types.MapType(types.StringType(), types.DoubleType()),
     "st": types.StructType(
         [
-            types.StructField("p q: (,", types.IntegerType()),
-            types.StructField("p", types.IntegerType()),
+            types.StructField("P", types.IntegerType()),
+            types.StructField("q", types.DoubleType()),
         ]
     ),
+    "odd": types.StructType([types.StructField("p q: (,", types.IntegerType())]),
     "items": types.ArrayType(
         types.StructType(
             [
@@ -61,7 +61,9 @@ def translated(text, **values):
     [
         (
             "SELECT CAST(json_parse(x) AS ARRAY(MAP(VARCHAR, VARCHAR))) AS a FROM t",
-            "SELECT FROM_JSON(x, 'ARRAY<MAP<STRING, STRING>>', MAP('mode', 'FAILFAST')) AS a FROM t",
+            "SELECT FROM_JSON(IF((x) IS NULL, NULL, COALESCE(GET_JSON_OBJECT(CONCAT('[', x, ']'), '$[*]'), "
+            "RAISE_ERROR(CONCAT('Cannot convert value to JSON: ', x)))), 'ARRAY<MAP<STRING, STRING>>', "
+            "MAP('mode', 'FAILFAST')) AS a FROM t",
         ),
         (
             "SELECT i FROM t CROSS JOIN UNNEST(a) AS u(i)",
@@ -86,7 +88,7 @@ def translated(text, **values):
         ),
         (
             "SELECT date_format(x, 'on %Y-%m-%dT%h:%i %p') AS d FROM t",
-            r"SELECT DATE_FORMAT(x, '\'on\' yyyy-MM-dd\'T\'hh:mm a') AS d FROM t",
+            r"SELECT DATE_FORMAT(x, '\'on \'yyyy\'-\'MM\'-\'dd\'T\'hh\':\'mm\' \'a') AS d FROM t",
         ),
         (
             "SELECT array_agg(DISTINCT x) FILTER (WHERE x > 1) OVER (PARTITION BY y) AS a FROM t",
@@ -95,7 +97,7 @@ def translated(text, **values):
         ),
         (
             "SELECT date_parse(x, '%j %T %% %e') AS d FROM t",
-            "SELECT TO_TIMESTAMP(x, 'DDD HH:mm:ss % d') AS d FROM t",
+            r"SELECT TO_TIMESTAMP(x, 'DDD\' \'HH:mm:ss\' \'%\' \'d') AS d FROM t",
         ),
         ("SELECT count(*), a, upper(b) FROM t", "SELECT COUNT(*), a, UPPER(b) FROM t"),
         ("SELECT a FROM t WHERE b = :b", "SELECT a FROM t WHERE b = :b"),
@@ -132,19 +134,6 @@ def decimal_sql(a, b):
         ("sum(n) / count(*)", "((SUM(n)) DIV (COUNT(*)))"),
         ("m['a'] / 2", f"(({KEY_SQL.format('m', 'a')}) / (2))"),
         ("element_at(items, 1).price / 2", decimal_sql("TRY_ELEMENT_AT(items, 1).price", "2")),
-        (
-            "transform(grid, x -> transform(x, y -> y / n))",
-            "TRANSFORM(grid, x -> TRANSFORM(x, y -> ((y) DIV (n))))",
-        ),
-        ("filter(items, i -> i.q / 2 = 1)", "FILTER(items, i -> ((i.q) DIV (2)) = 1)"),
-        (
-            "reduce(items, 0e0, (s, i) -> s / i.q, s -> s / 2)",
-            "AGGREGATE(items, 0e0, (s, i) -> ((s) / (i.q)), s -> ((s) / (2)))",
-        ),
-        (
-            "transform_values(m, (k, v) -> v / 2)",
-            "TRANSFORM_VALUES(m, (k, v) -> ((v) / (2)))",
-        ),
         ("ceil(n), floor(f), sign(n)", "(n), CAST(FLOOR(f) AS DOUBLE), CAST(SIGN(n) AS BIGINT)"),
         ("ceil(d)", f"ROUND(CEIL(d), {SCALE.format('d')})"),
         ("avg(n), avg(DISTINCT f)", "AVG(n), AVG(DISTINCT f)"),
@@ -173,9 +162,8 @@ def test_a_translation_depends_on_types(athena, spark):
         ("SELECT N / 2 FROM (SELECT * FROM db.typed) AS x", "((N) DIV (2))"),
         ('SELECT "Day" / 2 FROM (SELECT n AS "Day" FROM db.typed) AS x', "((`Day`) DIV (2))"),
         ("SELECT t.n / u.n FROM db.typed t JOIN db.typed u USING (d)", "((t.n) DIV (u.n))"),
-        ("SELECT v / 2 FROM db.typed CROSS JOIN UNNEST(m) AS u(k, v)", "INLINE(MAP_ENTRIES(m)) AS"),
-        ("SELECT v / 2 FROM db.typed CROSS JOIN UNNEST(m) AS u(k, v)", "((v) / (2))"),
-        ("SELECT q / 2 FROM db.typed CROSS JOIN UNNEST(items) AS u(q, p)", "INLINE(items) AS"),
+        ("SELECT v FROM db.typed CROSS JOIN UNNEST(m) AS u(k, v)", "INLINE(MAP_ENTRIES(m)) AS"),
+        ("SELECT q FROM db.typed CROSS JOIN UNNEST(items) AS u(q, p)", "INLINE(items) AS"),
         ("SELECT i.q / 2 FROM db.typed CROSS JOIN UNNEST(items) AS u(i)", "((i.q) DIV (2))"),
         ("SELECT (SELECT max(f) FROM db.typed) / 2", "SELECT MAX(f) FROM db.typed)) / (2))"),
         ("SELECT x / 2 FROM (VALUES (1, 2e0)) AS t(y, x)", "((x) / (2))"),
@@ -197,6 +185,10 @@ def test_types_are_found_through_a_query(text, part):
         "SELECT a[i] FROM t",
         "SELECT avg(nosuch) FROM db.typed",
         "SELECT ceil(:a)",
+        "SELECT odd.p / 2 FROM db.typed",
+        "SELECT transform(grid, x -> x / 2) FROM db.typed",
+        "SELECT v / 2 FROM db.typed CROSS JOIN UNNEST(m) AS u(k, v)",
+        "SELECT price / 2 FROM db.typed CROSS JOIN UNNEST(items) AS u(price, q)",
     ],
 )
 def test_an_unknown_type_is_an_error(text):
@@ -205,13 +197,12 @@ def test_an_unknown_type_is_an_error(text):
 
 
 def test_a_function_is_in_one_table():
-    tables = [
-        athena_functions.SQLGLOT_FUNCTIONS,
-        athena_functions.FUNCTIONS,
-        athena_functions.TYPED_FUNCTIONS,
-    ]
-    names = [name for table in tables for name in table]
-    assert len(names) == len(set(names)) >= 229
+    same = [name for names in athena_functions.SAME_NAMES.values() for name in names]
+    assert not {*same} & {*athena_functions.FUNCTIONS}
+    known = {*same, *athena_functions.FUNCTIONS}
+    typed = set(athena_functions.RESULTS)
+    with_unit = {name.split()[0] for name in known if " " in name}
+    assert typed <= known | with_unit, "a result type of a function that is not translated"
 
 
 @pytest.mark.parametrize(
@@ -257,14 +248,27 @@ def test_a_function_is_in_one_table():
         ("SELECT json_extract(a, b)", "this path"),
         ("SELECT approx_distinct(DISTINCT a)", "distinct approx_distinct of 1"),
         ("SELECT max_by(a, b ORDER BY c)", "(?s)this clause.*ORDER BY"),
-        ("SELECT max(a ORDER BY a)", "this clause"),
-        ("SELECT array_agg(DISTINCT a ORDER BY b)", "(?s)this clause.*ORDER BY"),
-        ("SELECT array_agg(a ORDER BY b, c)", "(?s)this clause.*ORDER BY b, c"),
+        ("SELECT array_agg(a ORDER BY a)", "this clause"),
+        ("SELECT url_extract_host(a), md5(b)", "url_extract_host of 1"),
+        ("SELECT (a, b) = (1, 2)", "comparison of arrays or rows"),
+        ("SELECT ROW(a, 1) IN (ROW(1, 2))", "comparison of arrays or rows"),
+        ("SELECT a = ARRAY[1, b]", "comparison of arrays or rows"),
+        ("SELECT CAST(a AS MAP(VARCHAR, INTEGER))", "a cast to a map or a row"),
+        ("SELECT CAST(ROW(1) AS ROW(a INTEGER, b INTEGER))", "another number of fields"),
+        ("SELECT CAST(TIMESTAMP '2020-01-01 10:00:00' AS VARCHAR)", "text of a literal TIMESTAMP"),
+        ("SELECT to_iso8601(TIMESTAMP '2020-01-01 10:00:00')", "text of a literal TIMESTAMP"),
+        ("SELECT CAST(a AS TIMESTAMP(6))", "TIMESTAMP with a precision"),
+        ("SELECT TRY_CAST(a AS JSON)", "TRY_CAST to JSON"),
+        ("SELECT from_unixtime(a, 'Asia/Tokyo')", "from_unixtime of 2"),
         ("SELECT `a` FROM t", '(?s)a backtick.*replace each `name` by "name"'),
         ("SELECT '`' FROM `t`", "a backtick"),
         ("SELECT '`' FROM FROM", r"not Athena SQL: (?!a backtick)"),
         ("USE db", "(?s)no statement USE.*database.table"),
         ("-- mine\nuse db;", "(?s)no statement USE.*database.table"),
+        (
+            "UNLOAD (SELECT 1) TO 's3://b' WITH (format = 'JSON')",
+            "(?s)no statement UNLOAD.*CREATE TABLE",
+        ),
         ("SELECT listagg(a, ',') WITHIN GROUP (ORDER BY a)", "(?s)this clause.*WITHIN GROUP"),
         ("SELECT * FROM UNNEST(a, b, c) AS t(x, y, z)", "unnest rows of 3|unnest of 3"),
     ],
@@ -349,47 +353,22 @@ def test_known_forms_of_statements_on_databases(text):
     assert isinstance(dialect.parse_statement(text)[0], exp.Command)
 
 
-def bound(text, **values):
-    tree = dialect.parse_statement(text)[0]
-    return spark_sql._bind(tree, values), tree.sql("spark")
-
-
-def test_the_items_of_a_list_are_bound_one_by_one():
-    nine, one = Decimal("9.99"), Decimal(1)
-    values = {"x": [[nine, None], []], "y": 5}
-    assert bound("SELECT :x, :y", **values) == (
-        {"x__0__0": nine, "x__0__1": None, "y": 5},
-        "SELECT ARRAY(ARRAY(:x__0__0, :x__0__1), ARRAY()), :y",
-    )
-    for value in ([1, 2**31], [nine, one], ["a"], [float("nan")], [datetime.date(2020, 1, 1)]):
-        bound("SELECT :x", x=value)
-
-
 @pytest.mark.parametrize(
     "value",
     [
-        [1, 2.5],
-        [True, 2],
-        [1, "a"],
-        [[1], [2.5]],
-        [1, [1]],
+        [1, 2],
         (1, 2),
         {"a": 1},
-        [{"a": 1}],
-        {1},
         2**63,
-        [2**63],
         pandas.NaT,
-        [pandas.NaT],
-        [pandas.NA],
+        pandas.NA,
         Decimal("NaN"),
         "lone \ud800",
-        ["\udfff"],
     ],
 )
 def test_a_value_that_cannot_be_bound_as_it_is_is_refused(value):
-    with pytest.raises(LakeError, match="value x (contains|is a list of several types)") as e:
-        bound("SELECT :x", x=value)
+    with pytest.raises(LakeError, match="value x .*cannot be bound as it is") as e:
+        query.sql(object(), "SELECT :x", x=value)
     str(e.value).encode()
 
 
@@ -422,9 +401,6 @@ class Rows:
         self.said.update(options)
         return self
 
-    def save(self):
-        self.said["table"] = ""
-
     def saveAsTable(self, name):
         self.said["table"] = name
 
@@ -446,26 +422,6 @@ class Rows:
         (
             "CREATE TABLE b AS SELECT ') TO' AS a",
             {"format": "parquet", "by": (), "compression": "gzip", "table": "b"},
-        ),
-        (
-            "UNLOAD (SELECT ') TO' AS a FROM t) TO 's3://bucket/Y' WITH (format = 'JSON')",
-            {
-                "format": "json",
-                "by": (),
-                "compression": "gzip",
-                "path": "s3://bucket/Y",
-                "table": "",
-            },
-        ),
-        (
-            "UNLOAD (SELECT 1) TO 's3://b' WITH (format = 'PARQUET', compression = 'SNAPPY', partitioned_by = ARRAY['a'])",
-            {
-                "format": "parquet",
-                "by": ("a",),
-                "compression": "snappy",
-                "path": "s3://b",
-                "table": "",
-            },
         ),
     ],
 )

@@ -8,14 +8,11 @@ from types import SimpleNamespace
 
 import pandas
 import pytest
-from workbench.base import ROOT, params
-from workbench.base.errors import LakeError, ServiceLost
+from workbench.base import ROOT
 from workbench.checks import check
-from workbench.query import streams
 from workbench.source.row_files import read_dicts
-from workbench.spark import sessions
 from workbench.topic import avro
-from workbench.tracks import sales
+from workbench.tracks import sales, streams
 
 REGIONS = {row["country"]: row["region"] for row in read_dicts(sales.DATA / "sales_regions.csv")}
 
@@ -120,89 +117,6 @@ def test_what_a_query_tells(text):
         0.934,
         0.934,
     ]
-
-
-def test_each_micro_batch_with_messages_is_logged(caplog):
-    def report(batch, rows):
-        return {
-            "batchId": batch,
-            "timestamp": "2026-11-24T11:59:02.000Z",
-            "durationMs": {"triggerExecution": 1500},
-            "sink": {},
-            "stateOperators": [],
-            "sources": [{"startOffset": None, "endOffset": None, "numInputRows": rows}],
-        }
-
-    query = SimpleNamespace(
-        name="sales", isActive=False, recentProgress=[report(0, 7), report(1, 0), report(2, 3)]
-    )
-    caplog.set_level("INFO", "workbench.query.streams")
-    streams._log_batches(query)
-    assert caplog.messages == [
-        "query sales: batch 0: 7 rows in 1.5 s",
-        "query sales: batch 2: 3 rows in 1.5 s",
-    ]
-
-
-class Running:
-    """A streaming query on a server that ends: each call raises this."""
-
-    name, id = "q", "7"
-
-    def __init__(self, error):
-        self.error = error
-
-    @property
-    def lastProgress(self):  # noqa: N802 - Spark's name
-        raise self.error
-
-    def stop(self):
-        raise self.error
-
-    def exception(self):
-        return None
-
-
-NPE = 'java.lang.NullPointerException: Cannot invoke "org.apache.spark.SparkContext.x()" because "y" is null'
-
-
-@pytest.mark.parametrize(
-    "error, looks, raised, says",
-    [
-        (NPE, 3, ServiceLost, "the service spark died"),
-        ("StatusCode.CANCELLED", 3, ServiceLost, "the service spark died"),
-        ("any other", 1, ServiceLost, "the service spark died"),
-        (NPE, 10**6, LakeError, "query failed: .*NullPointer"),
-        ("any other", 10**6, LakeError, "query failed: .*any other"),
-    ],
-)
-@pytest.mark.parametrize("call", [lambda query: query.lastProgress, lambda query: query.stop()])
-def test_a_query_names_a_server_that_ends_and_still_answers(
-    monkeypatch, error, looks, raised, says, call
-):
-    """looks: at which look at the service it is seen to be gone."""
-
-    class Spark:
-        client = SimpleNamespace(_builder=SimpleNamespace(endpoint="127.0.0.1:1"), is_closed=False)
-
-    seen = []
-
-    def lost(world, name, address=""):
-        seen.append(name)
-        return (
-            ServiceLost("the service spark died")
-            if seen.count("spark") >= looks and name == "spark"
-            else None
-        )
-
-    monkeypatch.setattr(sessions, "unreachable_reason", lambda spark: "")
-    monkeypatch.setattr(sessions, "world_of", lambda spark: params.load("local"))
-    monkeypatch.setattr(sessions.stack, "service_down_error", lost)
-    query = streams.Query(Spark(), params.load("local"), Running(RuntimeError(error)))
-    assert query.name == "q" and query.id == "7" and query.exception() is None
-    assert not hasattr(query, "_repr_html_") and not hasattr(query, "lastprogress")
-    with pytest.raises(raised, match=says):
-        call(query)
 
 
 def test_the_notebooks_declare_what_is_published():

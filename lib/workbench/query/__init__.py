@@ -3,4 +3,3 @@
 from .crawl import create_table_from_files
 from .engines import sql
 from .readcost import measure_scan
-from .records import record

@@ -2,7 +2,8 @@
 
 The module covers queries and the statements that create tables. sqlglot parses and generates both
 dialects (see `sqlglot_dialects`). `athena_types` infers the types on which the translation depends, for
-example of a division. A call that is not supported raises an error that quotes the call.
+example of a division. A clause or function that is not known to mean the same raises an error that
+quotes it.
 """
 
 import re
@@ -16,73 +17,50 @@ from sqlglot.schema import MappingSchema, Schema
 
 from ..base import LakeError, first_line
 from . import athena_types, sqlglot_dialects
-from .athena_functions import ARGUMENT_COUNTS, FUNCTIONS, TYPED_FUNCTIONS, WINDOW_PLACEHOLDER
+from .athena_functions import WINDOW_PLACEHOLDER
 
 # Types of Athena that Spark does not have
 UNSUPPORTED_TYPES = {"TIME", "TIMETZ", "CHAR", "IPADDRESS", "IPPREFIX", "TDIGEST"}
-# Functions and table clauses (sqlglot's classes) that are part of the grammar and are supported
-SUPPORTED_NODES = (
-    exp.Anonymous,
-    exp.Array,
-    exp.Case,
-    exp.Cast,
-    exp.Connector,
-    exp.CurrentDate,
-    exp.CurrentTimestamp,
-    exp.Exists,
-    exp.Extract,
-    exp.If,
-    exp.Localtimestamp,
-    exp.ParseJSON,
-    exp.StrPosition,
-    exp.Substring,
-    exp.Trim,
-    exp.Unnest,
-    exp.FileFormatProperty,
-    exp.PartitionedByProperty,
-    exp.LocationProperty,
-    exp.SchemaCommentProperty,
-)
-# The rest of the grammar that means the same in both; sqlglot parses more than Athena takes
-SAME_CLAUSES = frozenset(
+# sqlglot's names of the clauses that mean the same in both, or are translated; the last ones are those of CREATE
+# EXTERNAL TABLE. sqlglot parses more than Athena takes
+SUPPORTED_CLAUSES = frozenset(
     """
-    Add Alias AtTimeZone Between Boolean Bracket CTE Column ColumnDef Cube DPipe DataType DataTypeParam
-    Distinct Div Dot EQ Escape Except Fetch Filter From GT GTE Group GroupingSets Having HexString Identifier
-    IgnoreNulls In Intersect Interval IntervalSpan Is Join LT LTE Lambda Like Limit LimitOptions Literal Mod
-    Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Offset Order Ordered Paren Placeholder RespectNulls Rollup
-    Select Star Struct Sub Subquery Table TableAlias Tuple UnicodeString Union Values Var Version Where Window
-    WindowSpec With
+    Add Alias And Anonymous Array AtTimeZone Between Boolean Bracket CTE Case Cast Column ColumnDef
+    CurrentDate CurrentTimestamp DPipe DataType DataTypeParam Distinct Div Dot EQ Escape Except Exists Extract
+    Fetch Filter From GT GTE Group Cube GroupingSets Having HexString Identifier If IgnoreNulls In Intersect
+    Interval IntervalSpan Is Join LT LTE Lambda Like Limit LimitOptions Literal Localtimestamp Mod Mul NEQ Neg
+    Not Null NullSafeEQ NullSafeNEQ Offset Or Order Ordered Paren Placeholder RespectNulls Rollup Select Star
+    StrPosition Struct Sub Subquery Substring Table TableAlias Trim TryCast Tuple UnicodeString Union Unnest
+    Values Var Version Where Window WindowSpec With
+    ColumnConstraint CommentColumnConstraint Create FileFormatProperty LocationProperty NotNullColumnConstraint
+    PartitionedByProperty Properties Schema SchemaCommentProperty
     """.split()
 )
 # {clause: its parts that mean the same in both}
-SAME_PARTS: dict[type[exp.Expr], set[str]] = {
-    exp.Select: set(
-        "with_ expressions distinct from_ joins laterals where group having windows order limit offset".split()
-    ),
-    exp.Table: {"this", "alias", "db", "catalog", "joins", "laterals", "version"},
-    exp.Star: set(),
-    exp.HexString: {"this"},
-    exp.Distinct: {"expressions"},
-    exp.Join: {"this", "on", "side", "kind", "using"},
+SUPPORTED_PARTS = {
+    "Select": "with_ expressions distinct from_ joins laterals where group having windows order limit offset",
+    "Table": "this alias db catalog joins laterals version",
+    "Star": "",
+    "HexString": "this",
+    "Distinct": "expressions",
+    "Join": "this on side kind using",
 }
 # What a condition on one table may have: each engine that runs it has the same result
 CONDITION_CLAUSES = frozenset(
-    getattr(exp, name)
-    for name in """
-    Abs Add And Between Boolean Cast Coalesce Column DataType DataTypeParam EQ Escape GT GTE Identifier In Is LT
-    LTE Length Like Literal Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Or Paren Sub
+    """
+    Add And Anonymous Between Boolean Cast Column DataType DataTypeParam EQ Escape GT GTE Identifier In Is LT
+    LTE Like Literal Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Or Paren Sub
     """.split()
 )
+CONDITION_FUNCTIONS = ("abs", "coalesce", "length")
 CONDITION_TYPES = (exp.DType.DATE, exp.DType.TIMESTAMP, exp.DType.DECIMAL)
-LAMBDA_FUNCTIONS = frozenset(
-    """all_match any_match array_sort filter map_filter map_zip_with none_match reduce transform transform_keys
-    transform_values zip_with""".split()
-)
 JOIN_KINDS = ("", "INNER", "OUTER", "CROSS")
-# Aggregates of which DISTINCT is supported
-DISTINCT_FUNCTIONS = ("array_agg", "avg", "count", "sum")
 TOO_DEEP = "the query is nested too deeply"
-USE_STATEMENT = re.compile(r"USE\b", re.I)
+# {statement that is not supported: what to do}
+OTHER_STATEMENTS = {
+    "USE": "write the database in front of each table's name (database.table), as Athena requires",
+    "UNLOAD": "CREATE TABLE … WITH (external_location = …) AS SELECT writes files, too",
+}
 # Parts of a query in which a backtick has no meaning
 QUOTED_OR_COMMENT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*|/\*.*?\*/", re.S)
 FAILED_QUERY_HINT = (
@@ -108,9 +86,6 @@ CREATE_EXTERNAL_TABLE = re.compile(r"CREATE\s+EXTERNAL\s+TABLE\b", re.I)
 DDL_STATEMENT = re.compile(
     rf"{SHARED_STATEMENT.pattern}|{CREATE_EXTERNAL_TABLE.pattern}|ALTER\b", re.I
 )
-UNLOAD_STATEMENT = re.compile(
-    r"UNLOAD\s*\((.*)\)\s*TO\s*('[^']+')\s*WITH\s*\((.*)\)\s*;?\s*", re.I | re.S
-)
 # {storage format of CREATE EXTERNAL TABLE: its USING clause in Spark}
 STORAGE_FORMATS = {
     "parquet": "PARQUET",
@@ -124,19 +99,18 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
 
     Returns:
         (tree of the query, or of a statement that Spark has, too; CREATE TABLE … AS around the query,
-        else None). An UNLOAD is returned as a CREATE TABLE without a name.
+        else None).
 
     Raises:
         LakeError: the text is not one of these statements.
     """
     text = LEADING_COMMENTS.sub("", text)
-    if USE_STATEMENT.match(text):
+    statement = text.partition(" ")[0].upper()
+    if statement in OTHER_STATEMENTS:
         raise LakeError(
-            "Athena has no statement USE",
+            f"query.sql has no statement {statement}",
             location=text[:200],
-            expected="database.table for each table; a name without a database is looked up in the "
-            "database `default`",
-            hint="write the database in front of each table's name",
+            hint=OTHER_STATEMENTS[statement],
         )
     if SHARED_STATEMENT.match(text):
         _require_known_form(text)
@@ -151,8 +125,7 @@ def parse_statement(text: str) -> tuple[Any, Optional[exp.Create]]:
     try:
         if CREATE_EXTERNAL_TABLE.match(text):
             return _parse_external_table(text), None
-        create_as = r'CREATE TABLE "" WITH (external_location = \2, \3) AS \1'
-        trees = parse(UNLOAD_STATEMENT.sub(create_as, text), read=sqlglot_dialects.AthenaDialect)
+        trees = parse(text, read=sqlglot_dialects.AthenaDialect)
     except RecursionError:
         raise LakeError(TOO_DEEP, location=text[:200]) from None
     except SqlglotError as e:
@@ -273,12 +246,11 @@ def to_spark_sql(
         LakeError: a type, clause or function has no counterpart in Spark, or the translation
             depends on a type that is unknown.
     """
-    for node in tree.walk(bfs=False):
-        _require_supported(node)
-        if isinstance(tree, exp.Query):
-            _require_same_clause(node)
+    if not isinstance(tree, exp.Command):
+        for node in tree.walk(bfs=False):
+            _require_supported(node)
     try:
-        if tree.find(exp.Anonymous, exp.Bracket, exp.Div, exp.Unnest):
+        if tree.find(*athena_types.TYPED_NODES):
             athena_types.annotate(tree, schema or new_schema(), values or {})
         text = tree.sql(dialect=sqlglot_dialects.SparkDialect, unsupported_level=ErrorLevel.RAISE)
     except RecursionError:
@@ -291,63 +263,38 @@ def to_spark_sql(
     return text.replace(WINDOW_PLACEHOLDER, "")
 
 
-def _require_supported(node: Any) -> None:
+def _require_supported(node: exp.Expr) -> None:
+    """Raise LakeError if a part of a statement is not known to mean the same in Spark."""
+    name = type(node).__name__
     if isinstance(node, exp.DataType) and node.this.name in UNSUPPORTED_TYPES:
-        raise sqlglot_dialects.unsupported(
-            f"the type {node.sql(sqlglot_dialects.AthenaDialect)}", node.parent or node
-        )
-    is_call = isinstance(node, exp.Anonymous)
-    if is_call and (
-        node.name.lower() not in {**FUNCTIONS, **TYPED_FUNCTIONS}
-        or len(node.expressions)
-        not in ARGUMENT_COUNTS.get(node.name.lower(), (len(node.expressions),))
-    ):
-        raise sqlglot_dialects.wrong_arguments(node.name.lower(), node.expressions, node)
-    if isinstance(node, exp.Distinct) and isinstance(node.parent, exp.Func):
-        name = _function_name(node.parent)
-        if name not in DISTINCT_FUNCTIONS:
-            raise sqlglot_dialects.wrong_arguments(
-                f"distinct {name}", node.expressions, node.parent
-            )
-    is_function_or_clause = isinstance(
-        node, (exp.Func, exp.Property, exp.Any, exp.All, exp.WithinGroup)
-    )
-    is_supported = isinstance(node, SUPPORTED_NODES) or sqlglot_dialects.NAME_KEY in node.meta
-    is_unknown_order = (
-        isinstance(node, exp.Order)
-        and isinstance(node.parent, exp.Func)
-        and not _is_ordered_array_agg(node.parent, node)
-    )
-    if (
-        (is_function_or_clause and not is_supported)
-        or is_unknown_order
-        or node.args.get("with_ties")
-    ):
-        raise sqlglot_dialects.unsupported("this clause", node)
+        raise sqlglot_dialects.unsupported(f"the type {node.this.name}", node.parent or node)
+    if isinstance(node, exp.Predicate) and not node.args.get("query"):
+        if any(_is_row_or_array(side.unnest()) for side in node.iter_expressions()):
+            raise sqlglot_dialects.unsupported("a comparison of arrays or rows", node)
+    parts = {part for part, value in node.args.items() if value not in (None, False, [], "")}
+    supported_parts = SUPPORTED_PARTS.get(name, " ".join(parts)).split()
+    is_supported = name in SUPPORTED_CLAUSES and parts <= set(supported_parts)
+    if not is_supported or _means_something_else(node):
+        raise sqlglot_dialects.unsupported(f"this clause ({name})", node)
 
 
-def _require_same_clause(node: exp.Expr) -> None:
-    """Raise LakeError if a clause of a query is not one that is known to mean the same in Spark."""
-    parts = {name for name, value in node.args.items() if value not in (None, False, [], "")}
-    is_values_list = isinstance(node, exp.Values) and isinstance(node.parent, exp.In)
-    is_frame = isinstance(node, exp.WindowSpec) and (
-        node.args.get("kind") == "GROUPS"
-        or any(isinstance(node.args.get(end), exp.Interval) for end in ("start", "end"))
-    )
-    # Only functions with a lambda function of their own take one
-    is_other_lambda = isinstance(node, exp.Lambda) and not (
-        isinstance(node.parent, exp.Anonymous) and node.parent.name.lower() in LAMBDA_FUNCTIONS
-    )
-    is_known = isinstance(node, exp.Func) or type(node).__name__ in SAME_CLAUSES
-    if (
-        not is_known
-        or is_values_list
-        or is_other_lambda
-        or is_frame
-        or parts - SAME_PARTS.get(type(node), parts)
-        or (isinstance(node, exp.Join) and node.kind not in JOIN_KINDS)
-    ):
-        raise sqlglot_dialects.unsupported(f"this clause ({type(node).__name__})", node)
+def _is_row_or_array(node: exp.Expr) -> bool:
+    is_call = isinstance(node, exp.Anonymous) and node.name.lower() == "row"
+    return is_call or isinstance(node, (exp.Array, exp.Struct, exp.Tuple))
+
+
+def _means_something_else(node: exp.Expr) -> bool:
+    """Whether a clause has a form that means something else in Spark, or does not exist there."""
+    if isinstance(node, exp.Join):
+        return node.kind not in JOIN_KINDS
+    if isinstance(node, exp.Values):
+        return isinstance(node.parent, exp.In)
+    if isinstance(node, exp.Order):  # of an aggregate
+        return isinstance(node.parent, exp.Anonymous)
+    if isinstance(node, exp.WindowSpec):
+        ends = (node.args.get("start"), node.args.get("end"))
+        return node.args.get("kind") == "GROUPS" or any(isinstance(e, exp.Interval) for e in ends)
+    return bool(node.args.get("with_ties"))
 
 
 def parse_condition(text: str) -> exp.Expr:
@@ -373,7 +320,11 @@ def parse_condition(text: str) -> exp.Expr:
             not node.expression.is_string or "\\" in node.expression.name
         )
         is_query = isinstance(node, exp.In) and node.args.get("query")
-        if type(node) not in CONDITION_CLAUSES or is_other_cast or is_escape or is_query:
+        is_other_call = (
+            isinstance(node, exp.Anonymous) and node.name.lower() not in CONDITION_FUNCTIONS
+        )
+        is_clause = type(node).__name__ in CONDITION_CLAUSES
+        if not is_clause or is_other_call or is_other_cast or is_escape or is_query:
             raise LakeError(
                 f"{node.sql(sqlglot_dialects.AthenaDialect)[:200]!r} is not supported in where=",
                 location=text[:200],
@@ -385,19 +336,3 @@ def parse_condition(text: str) -> exp.Expr:
         if kind.is_type(exp.DType.TIMESTAMP):
             kind.set("expressions", None)  # DuckDB has no sizes there
     return tree
-
-
-def _function_name(call: exp.Expr) -> str:
-    return str(call.meta.get(sqlglot_dialects.NAME_KEY) or call.name).lower()
-
-
-def _is_ordered_array_agg(call: exp.Expr, order: exp.Order) -> bool:
-    """Whether a call is array_agg by one expression; of DISTINCT values, by themselves."""
-    is_by_value = not isinstance(order.this, exp.Distinct) or order.this.expressions == [
-        key.this for key in order.expressions
-    ]
-    return (
-        call.name.lower() == "array_agg"
-        and len(call.expressions) == len(order.expressions) == 1
-        and is_by_value
-    )

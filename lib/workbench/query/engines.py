@@ -28,7 +28,7 @@ def sql(target: Union[SparkSession, World], text: str, /, **values: Any) -> pand
     """Run one query or statement, and return its rows.
 
     Besides queries: CREATE EXTERNAL TABLE over Parquet, ORC or JSON, CREATE TABLE … WITH (…) AS,
-    UNLOAD, MSCK REPAIR TABLE, SHOW, DESCRIBE, DROP TABLE, CREATE DATABASE. docs/athena.md lists
+    MSCK REPAIR TABLE, SHOW, DESCRIBE, DROP TABLE, CREATE DATABASE. docs/athena.md lists
     what is rejected or differs.
 
     Args:

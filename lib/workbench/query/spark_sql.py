@@ -7,7 +7,7 @@ overflow or an index out of bounds is an error, as in Athena.
 import contextlib
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Callable, Optional, Union, cast
@@ -64,7 +64,8 @@ class SparkSql:
         """Translate and run one query or statement. See `query.sql`."""
         tree, create = dialect.parse_statement(text)
         dialect.require_values({p.name for p in tree.find_all(exp.Placeholder)}, values)
-        values = _bind(tree, values)
+        for name, value in values.items():
+            _require_bindable(name, value)
         spark = session(self.target) if isinstance(self.target, World) else self.target
         location = text.strip()[:1000]
         errors = translate_errors(spark, "the query failed", location, dialect.FAILED_QUERY_HINT)
@@ -139,51 +140,14 @@ def _own_words(location: str) -> Iterator[None]:
         raise LakeError(f"the query failed: {match[1]}", location=location, hint=hint) from e
 
 
-def _bind(tree: exp.Expr, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace each list of a query by an array of placeholders; return the value of each placeholder.
-
-    Spark Connect would convert the items of a list to the type of its first one.
-
-    Raises:
-        LakeError: a value, or the items of a list, cannot be bound as they are.
-    """
-    bound: dict[str, Any] = {}
-
-    def placeholder(name: str, value: Any) -> exp.Expr:
-        if isinstance(value, list):
-            items = [placeholder(f"{name}__{n}", item) for n, item in enumerate(value)]
-            return exp.Array(expressions=items)
-        bound[name] = value
-        return exp.Placeholder(this=name)
-
-    for name, value in values.items():
-        _require_bindable(name, value)
-    for node in list(tree.find_all(exp.Placeholder)):
-        node.replace(placeholder(node.name, values[node.name]))
-    return bound
-
-
 def _require_bindable(name: str, value: Any) -> None:
-    leaves = list(_leaves(value))
-    kinds = {(depth, type(leaf)) for depth, leaf in leaves if leaf is not None}
-    wrong = next((leaf for _, leaf in leaves if not _is_bindable(leaf)), None)
-    if len(kinds) > 1 or wrong is not None:
-        fault = f"contains {wrong!a}" if wrong is not None else "is a list of several types"
+    """Raise LakeError if a value cannot be bound as it is."""
+    if not _is_bindable(value):
         raise LakeError(
-            f"value {name} {fault}",
+            f"value {name} is of type {type(value).__name__}, or cannot be bound as it is",
             location=ascii(value)[:200],
-            expected="text, a number of up to 64 bits, a Decimal, True or False, bytes, a date, a timestamp, None, or "
-            "a list with items of one of these types",
+            expected="text, a number of up to 64 bits, a Decimal, True or False, bytes, a date, a timestamp, None",
         )
-
-
-def _leaves(value: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
-    """Yield (depth, value) of each value in nested lists."""
-    if not isinstance(value, list):
-        yield depth, value
-        return
-    for item in value:
-        yield from _leaves(item, depth + 1)
 
 
 def _is_bindable(value: Any) -> bool:
@@ -289,7 +253,7 @@ def _zoned_to_instants(rows: DataFrame) -> DataFrame:
 
 
 def _write_table(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:
-    """Write the rows of a query to its table or folder; return no rows, as Athena does."""
+    """Write the rows of a query to its table; return no rows, as Athena does."""
     settings = {
         PROPERTY_NAMES.get(type(p), p.name.lower()): p.args.get("value") or p.this
         for p in create.find_all(exp.Property)
@@ -311,11 +275,7 @@ def _write_table(rows: DataFrame, create: exp.Create) -> pandas.DataFrame:
             expected=f"format ({', '.join(DEFAULT_COMPRESSION)}), write_compression, partitioned_by, external_location",
         )
     writer = rows.write.format(file_format).partitionBy(*(column.name for column in partitions))
-    writer = writer.options(**options)
-    if create.this.name:
-        writer.saveAsTable(create.this.sql("spark"))
-    else:
-        writer.save()
+    writer.options(**options).saveAsTable(create.this.sql("spark"))
     return pandas.DataFrame()
 
 

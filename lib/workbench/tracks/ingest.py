@@ -12,9 +12,8 @@ from ..base.text import plural
 from ..base.wait import stop_on_signal
 from ..flow.flow import CaptureFlow
 from ..flow.walkthrough import StartQuery
-from ..query import streams
-from ..spark import session
-from . import ALL, find_captured_table
+from ..spark import session, translate_errors
+from . import ALL, find_captured_table, streams
 
 
 def ingest(
@@ -86,8 +85,16 @@ def _run_stream(
     Returns:
         The exit code, 0.
     """
-    with stop_on_signal() as stop:
-        query = start_query(session(world), world)
+    spark = session(world)
+    errors = translate_errors(
+        spark,
+        "the streaming query failed",
+        f"checkpoints in {world.lake.checkpoints}",
+        "fix the cause, then start the query again: it continues from its checkpoint",
+        kafka_world=world,
+    )
+    with stop_on_signal() as stop, errors:
+        query = start_query(spark, world)
         if continuous:
             while not stop.is_set() and not query.awaitTermination(1):
                 pass

@@ -1,8 +1,11 @@
 """Time travel on a museum's collection (notebooks/50_time_travel): captures, tables, changes."""
 
-from typing import Any
+from typing import Any, Sequence
 
-from .. import hudi
+import pandas
+from pyspark.sql import SparkSession
+
+from .. import hudi, query
 from ..base import ROOT, World, yaml_files
 from ..flow.baseline import Baseline
 from ..flow.capture import Capture
@@ -10,6 +13,7 @@ from ..flow.flow import CaptureFlow
 from ..flow.resources import OwnedResources
 from ..flow.steps import Product, Step, Steps, connectors, hudi_ingest, source_database
 from ..flow.walkthrough import Walkthrough
+from ..hudi.tables import catalog_names
 from . import moma
 
 DATABASE = moma.loader.database
@@ -77,6 +81,29 @@ def scratch_table(world: World, kind: str = "mor") -> hudi.Table:
         database=SCRATCH_DATABASE,
         deletes="hard",
     )
+
+
+def record(
+    spark: SparkSession, tables: Sequence[hudi.Table], key: Any, /, *columns: str
+) -> pandas.DataFrame:
+    """Return a record of several tables by its key, as each name in the catalog shows it.
+
+    Returns:
+        Columns seen_in (the name in the catalog), the requested ones, __op, file (base or log),
+        then Hudi's file name and commit time. The file name of a record from a log is its file
+        group, without `.parquet`.
+    """
+    selected = (*columns, "__op", "_hoodie_file_name", "_hoodie_commit_time")
+    names = ", ".join('"{}"'.format(name.replace('"', '""')) for name in selected)
+    queries = [
+        f"SELECT '{view}' AS seen_in, {names} FROM {view} WHERE {table.key[0]} = :key"  # noqa: S608 - the names are quoted
+        for table in tables
+        for view in catalog_names(table)
+    ]
+    rows = query.sql(spark, " UNION ALL ".join(queries), key=key)
+    is_base = rows["_hoodie_file_name"].str.endswith(".parquet")
+    rows.insert(rows.columns.get_loc("__op") + 1, "file", is_base.map({True: "base", False: "log"}))
+    return rows.sort_values(["seen_in", "_hoodie_commit_time"], ignore_index=True)
 
 
 def column_stats_table(world: World) -> hudi.Table:

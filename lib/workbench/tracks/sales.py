@@ -22,10 +22,11 @@ from ..base.paths import join_uri
 from ..flow.resources import OwnedResources
 from ..flow.steps import Product, Step, Steps
 from ..flow.walkthrough import Walkthrough
-from ..query import streams
+from ..query.streams import delete_checkpoint
 from ..source.row_files import read_dicts
 from ..spark import translate_errors
 from ..topic import avro, registry, topics
+from . import streams
 
 DATA = ROOT / "data" / "sales"
 SALES_TOPIC, SUMMARY_TOPIC = "pagila.sales.avro", "pagila.sales.summary.avro"
@@ -188,7 +189,7 @@ def start_query(
     mode: str = "complete",
     max_records: int = 0,
     trigger_interval: str = "1 second",
-) -> streams.Query:
+) -> Any:
     """Start a streaming query, which continues at its checkpoint.
 
     The query reads SALES_TOPIC and publishes to SUMMARY_TOPIC. With another name it reads SCRATCH_TOPIC
@@ -201,6 +202,9 @@ def start_query(
         mode: output mode.
         max_records: maximum number of messages in one batch; 0 for no limit.
         trigger_interval: minimum time from one batch to the next.
+
+    Returns:
+        The query (pyspark's StreamingQuery).
     """
     source, topic = SALES_TOPIC, SUMMARY_TOPIC
     if name != QUERY_NAME:
@@ -225,7 +229,7 @@ def start_query(
         )
         summary = windowed_sales(messages, regions)
         options = {"topic": topic, "checkpointLocation": checkpoint(world, name)}
-        query = (
+        return (
             streams.encode(summary, world, SUMMARY_TOPIC, F.col("window_start").cast("int"))
             .writeStream.format("kafka")
             .options(**topics.spark_options(world), **options)
@@ -234,7 +238,6 @@ def start_query(
             .trigger(processingTime=trigger_interval)
             .start()
         )
-        return streams.Query(spark, world, query)
 
 
 def checkpoint(world: World, name: str = QUERY_NAME) -> str:
@@ -245,7 +248,7 @@ def checkpoint(world: World, name: str = QUERY_NAME) -> str:
 def delete_scratch_queries(spark: SparkSession, world: World) -> None:
     """Remove the scratch queries with their checkpoints and topics."""
     for name in SCRATCH_QUERIES:
-        streams.delete_checkpoint(spark, checkpoint(world, name))
+        delete_checkpoint(spark, checkpoint(world, name))
     topics.delete(world, *({*_SCRATCH_TOPICS} & {*topics.names(world)}))
 
 
