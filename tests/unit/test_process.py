@@ -31,7 +31,6 @@ from workbench.stack import (
     services,
 )
 from workbench.stack.process import Service
-from workbench.storefront import instances
 from worlds import with_settings
 
 WORLD = SimpleNamespace(
@@ -654,21 +653,7 @@ def variants(value):
             yield value.model_copy(update={name: changed})
 
 
-STOREFRONT = {row.name for row in instances.SERVICES}  # they read the params file by themselves
-
-
-@pytest.mark.parametrize("name", sorted(STOREFRONT))
-def test_a_service_of_the_storefront_is_started_anew_where_kafka_or_its_store_is_another(name):
-    service, world = services.SERVICES[name], params.load("local")
-    for other in variants(world):
-        now = service.fingerprint(other) != service.fingerprint(world)
-        host = [
-            (w.kafka, w.postgres.host, w.postgres.port, w.stack.port_base) for w in (world, other)
-        ]
-        assert now == (host[0] != host[1]), other
-
-
-@pytest.mark.parametrize("name", sorted({*services.SERVICES} - STOREFRONT))
+@pytest.mark.parametrize("name", sorted(services.SERVICES))
 def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
     """`settings` and `command` agree, for every value of a params file."""
     service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "local")

@@ -10,7 +10,6 @@ from .. import explore, own
 from ..base import LakeError, World, did_you_mean
 from ..flow.walkthrough import Walkthrough
 from ..hudi import Table
-from ..storefront import load as storefront_load
 from ..trace import TracedTable
 from . import (
     bikeshare,

@@ -11,16 +11,20 @@ from typing import Callable, Iterator, Optional, Sequence
 
 import psycopg
 from psycopg.types.json import Jsonb
+from workbench.base import ROOT, World
+from workbench.source import postgres
+from workbench.source.names import format_sql
 
-from ..base import ROOT, World
-from ..source import postgres
-from ..source.names import format_sql
 from .domain import PUBLICATION, TOPICS, Context, Document, RetryLater
 from .events import Event, build_event
 
 SCHEMA_FILE = ROOT / "data" / "storefront" / "store.sql"
 # errors of a document that PostgreSQL cannot store: a retry would fail, too
-NON_RETRYABLE_ERRORS = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
+NON_RETRYABLE_ERRORS = (
+    psycopg.DataError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+)
 
 
 @dataclass(frozen=True)
