@@ -1,5 +1,6 @@
 """The life cycle of one service, with a small web server as the service."""
 
+import ast
 import copy
 import errno
 import json
@@ -18,6 +19,7 @@ import instance
 import on_aws
 import psutil
 import pytest
+from storefront import instances
 from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets, tls
 from workbench.base.errors import ParamsError, StackError
@@ -530,19 +532,14 @@ def test_the_status_has_a_registered_service_once_it_was_started(chain, monkeypa
     assert {*chain} & {*lifecycle.status(params.load("local"))} == {chain[1]}
 
 
-def test_the_stack_knows_no_service_of_another_package():
-    """The command line imports the packages that register services."""
+def test_workbench_knows_no_service_of_another_package():
     code = """
+import workbench.cli.main
 from workbench.stack import services
-alone = {*services.SERVICES}
-print(sorted(alone))
-from workbench.cli import main
-print(sorted({*services.SERVICES} - alone))
+print(sorted(services.SERVICES))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    alone, with_commands = done.stdout.splitlines()
-    assert "orders" not in alone
-    assert with_commands == str(sorted(STOREFRONT))
+    assert "postgres" in done.stdout and not STOREFRONT & set(ast.literal_eval(done.stdout))
 
 
 @pytest.fixture
@@ -653,7 +650,21 @@ def variants(value):
             yield value.model_copy(update={name: changed})
 
 
-@pytest.mark.parametrize("name", sorted(services.SERVICES))
+STOREFRONT = {row.name for row in instances.INSTANCES}  # they read the params file by themselves
+
+
+@pytest.mark.parametrize("name", sorted(STOREFRONT))
+def test_a_service_of_the_storefront_is_started_anew_where_kafka_or_its_store_is_another(name):
+    service, world = services.SERVICES[name], params.load("local")
+    for other in variants(world):
+        now = service.fingerprint(other) != service.fingerprint(world)
+        host = [
+            (w.kafka, w.postgres.host, w.postgres.port, w.stack.port_base) for w in (world, other)
+        ]
+        assert now == (host[0] != host[1]), other
+
+
+@pytest.mark.parametrize("name", sorted({*services.SERVICES} - STOREFRONT))
 def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, name):
     """`settings` and `command` agree, for every value of a params file."""
     service, world = services.SERVICES[name], params.load("s3" if name == "s3" else "local")
