@@ -74,7 +74,6 @@ def down(world: str = WORLD) -> None:
     """Stop the services; stores and topics stay. Notebook 99 removes them."""
     open_world(world)
     instances.stop()
-    echo("stopped")
 
 
 def _open_created(name: str) -> World:

@@ -1,4 +1,4 @@
-"""Fault points: places in the code at which a service can kill its own process."""
+"""Fault points: places in the code at which the process of a service can kill itself."""
 
 import os
 import signal
@@ -23,20 +23,19 @@ class Fault(BaseModel, extra="forbid"):
     after: PositiveInt = 1
 
 
-class FaultPoints:
-    """The fault points of a service's process; none is armed at the start."""
+_armed: dict[
+    FaultPoint, int
+] = {}  # {fault point: how often it may still be reached} of this process
 
-    def __init__(self) -> None:
-        """Arm no fault point."""
-        self._armed: dict[str, int] = {}
 
-    def arm(self, fault: Fault) -> None:
-        """Arm a fault point."""
-        self._armed[fault.at] = fault.after
+def arm(fault: Fault) -> None:
+    """Arm a fault point of this process."""
+    _armed[fault.at] = fault.after
 
-    def reach(self, name: FaultPoint) -> None:
-        """Count down an armed fault point, and kill the process at zero."""
-        if name in self._armed:
-            self._armed[name] -= 1
-            if not self._armed[name]:
-                os.kill(os.getpid(), signal.SIGKILL)
+
+def reach(point: FaultPoint) -> None:
+    """Count down an armed fault point, and kill the process at zero."""
+    if point in _armed:
+        _armed[point] -= 1
+        if not _armed[point]:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -6,7 +6,7 @@ Each is a Python process that runs `storefront.server`. The import of this modul
 import sys
 import threading
 from contextlib import contextmanager, suppress
-from typing import Iterator, Sequence
+from typing import Iterable, Iterator
 
 from workbench import stack
 from workbench.base import StackError, World, http, wait
@@ -16,44 +16,42 @@ from workbench.stack.services import register
 from .domain import ALL
 
 
-def service_name(context: str, number: int) -> str:
-    """Return the name of an instance: `orders`, `orders_2`."""
-    return context if number == 1 else f"{context}_{number}"
-
-
 class Instance(Service):
     """One instance of a service."""
 
     depends_on = ("postgres", "kafka")
 
-    def __init__(self, context: str, number: int) -> None:
-        """Store the name of the service and the number of the instance, 1 or 2."""
-        self.name = service_name(context, number)
-        self.context, self.number = context, number
+    def __init__(self, name: str, port_offset: int) -> None:
+        """Store the name of the instance, `orders` or `orders_2`, and its port's distance to the first."""
+        self.name, self.port_offset = name, port_offset
 
     def address(self, world: World) -> str:
-        offset = 10 * (self.number + 1) + [*ALL].index(self.context)
-        return f"http://127.0.0.1:{world.stack.port_base + offset}"
+        return f"http://127.0.0.1:{world.stack.port_base + self.port_offset}"
 
     def settings(self, world: World) -> object:
         return world.kafka.model_dump(), world.postgres.host, world.postgres.port
 
     def command(self, world: World) -> list[str]:
-        url = self.address(world)
-        return [sys.executable, "-m", "storefront.server", world.name, self.context, url]
+        context, url = self.name.partition("_")[0], self.address(world)
+        return [sys.executable, "-m", "storefront.server", world.name, context, url]
 
     def ready(self, world: World) -> bool:
         url = self.address(world)
         return http.session(url).get(f"{url}/health", timeout=2).ok
 
 
-INSTANCES = tuple(Instance(context, number) for number in (1, 2) for context in ALL)
+SUFFIXES = ("", "_2")  # of the first and of the second instance of a service
+INSTANCES = [
+    Instance(f"{name}{suffix}", offset + number)
+    for suffix, offset in zip(SUFFIXES, (20, 30))
+    for number, name in enumerate(ALL)
+]
 register(*INSTANCES)
 
 
-def instance_names(names: Sequence[str] = (), count: int = 2) -> list[str]:
-    """Return the names of the instances of services, by default of all."""
-    return [service_name(n, i + 1) for i in range(count) for n in names or ALL]
+def instance_names(names: Iterable[str] = ALL, count: int = 2) -> list[str]:
+    """Return the names of the first instances of services, by default of all."""
+    return [f"{name}{suffix}" for suffix in SUFFIXES[:count] for name in names]
 
 
 def running() -> list[str]:
@@ -63,12 +61,12 @@ def running() -> list[str]:
 
 def start(world: World, *names: str, count: int = 1) -> None:
     """Start services, by default all, and wait until they have caught up."""
-    stack.ensure_running(world, *instance_names(names, count))
+    stack.ensure_running(world, *instance_names(names or ALL, count))
 
 
 def stop(*names: str) -> None:
     """Stop all instances of services, by default of all services."""
-    stack.stop(*instance_names(names))
+    stack.stop(*instance_names(names or ALL))
 
 
 def _supervised(world: World) -> set[str]:

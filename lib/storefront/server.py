@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import Any, Awaitable, Callable
+from typing import Any, Callable
 
 import psycopg
 import uvicorn
@@ -24,8 +24,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from workbench.base import WorkbenchError, first_line, params, split_host_port, wait
 from workbench.base.http import foreign_reason
 
+from . import faults
 from .domain import ALL, ID_FIELDS, Command, CommandRejected, Document, RetryLater
-from .faults import Fault
 from .service import Service
 from .store import NON_RETRYABLE_ERRORS
 
@@ -43,13 +43,14 @@ def create_app(service: Service, port: int) -> FastAPI:
     app = FastAPI(openapi_url=None)
 
     @app.middleware("http")
-    async def reject_foreign_page(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
+    async def reject_foreign_page(request: Request, call_next: Any) -> Response:
         # Starlette's TrustedHostMiddleware ignores the port, and the header Origin
         headers = request.headers
         reason = foreign_reason(headers.getlist("host"), headers.getlist("origin"), port)
-        return JSONResponse({"detail": reason}, 403) if reason else await call_next(request)
+        if reason:
+            return JSONResponse({"detail": reason}, 403)
+        response: Response = await call_next(request)
+        return response
 
     @app.get("/health")
     def health() -> dict[str, str]:
@@ -60,8 +61,8 @@ def create_app(service: Service, port: int) -> FastAPI:
         return Response(service.export_metrics(), media_type=CONTENT_TYPE_LATEST)
 
     @app.post("/faults")
-    def arm(fault: Fault) -> Fault:
-        service.faults.arm(fault)
+    def arm(fault: faults.Fault) -> faults.Fault:
+        faults.arm(fault)
         return fault
 
     def run(command: Command, request: Request, body: dict[str, Any]) -> Document:

@@ -16,10 +16,9 @@ from prometheus_client import generate_latest
 from workbench.base import LakeError, WorkbenchError, World, first_line
 from workbench.topic import dlq, groups, topics
 
-from . import metrics
+from . import faults, metrics
 from .domain import DLQ_TOPIC, Command, Context, Document, RetryLater
 from .events import Event, parse_event
-from .faults import FaultPoints
 from .store import NON_RETRYABLE_ERRORS, Store, connector_publishes
 
 PRODUCER_SETTINGS = {
@@ -55,7 +54,7 @@ class Service:
     def __init__(self, world: World, context: Context):
         """Create the producer; nothing is consumed before `run_consumer`."""
         self.world, self.context = world, context
-        self.faults, self.caught_up = FaultPoints(), threading.Event()
+        self.caught_up = threading.Event()
         self.store, self._consumer_store = Store(world, context), Store(world, context)
         self.producer = Producer(topics.settings(world, **PRODUCER_SETTINGS))
         metrics.PRODUCER_QUEUE_SIZE.set_function(lambda: len(self.producer))
@@ -86,7 +85,7 @@ class Service:
             change = self.store.change(key, lambda stored: command.run(stored, body))
             event = change.event
             if event:
-                self.faults.reach("after_commit")
+                faults.reach("after_commit")
                 metrics.EVENTS_PUBLISHED.labels(event.topic).inc()
                 if not change.connector_publishes:
                     self._publish(event)
@@ -125,12 +124,9 @@ class Service:
 
     def _consume_available(self, consumer: Consumer) -> None:
         """Consume the next batch, and commit its offsets after it is stored."""
-        batch = []
-        for message in consumer.consume(BATCH_SIZE, 0.05):
-            if message.error():
-                logger.warning("Kafka: %s", message.error())
-            else:
-                batch.append(message)
+        batch = consumer.consume(BATCH_SIZE, 0.05)
+        for error in filter(None, (message.error() for message in batch)):
+            raise KafkaException(error)
         if batch:
             self.consume_batch(batch)
             consumer.commit(asynchronous=False)
@@ -148,7 +144,7 @@ class Service:
                 produced. The batch can be retried.
         """
         started = time.monotonic()
-        self.faults.reach("before_batch")
+        faults.reach("before_batch")
         events: list[tuple[Message, Event]] = []
         dead: list[tuple[Message, str]] = []  # (message, reason) of each dead letter
         for message in messages:
@@ -164,7 +160,7 @@ class Service:
             metrics.EVENTS_CONSUMED.labels(event.topic, outcome).inc()
             metrics.EVENT_SECONDS.labels(event.topic).observe(seconds)
         logger.info("consumed %s, dead letters: %s", dict(Counter(outcomes)), len(dead))
-        self.faults.reach("before_offset_commit")
+        faults.reach("before_offset_commit")
 
     def _apply(
         self, events: list[tuple[Message, Event]], dead: list[tuple[Message, str]]
@@ -175,9 +171,7 @@ class Service:
         one.
         """
         try:
-            return self._consumer_store.apply_events(
-                [event for _, event in events], lambda: self.faults.reach("in_transaction")
-            )
+            return self._consumer_store.apply_events([event for _, event in events])
         except NON_RETRYABLE_ERRORS as e:
             if len(events) > 1:
                 return [outcome for each in events for outcome in self._apply([each], dead)]

@@ -16,7 +16,6 @@ import uvicorn
 from storefront import __main__ as command_line
 from storefront import audit, client, domain, events, instances, load, server, service, setup
 from storefront.domain import CommandRejected, RetryLater
-from storefront.faults import FaultPoints
 from typer.testing import CliRunner
 from workbench.base import params, wait
 from workbench.base.errors import LakeError, ServiceLost, StackError
@@ -449,9 +448,7 @@ def test_a_consumed_batch_is_one_line_in_the_log(monkeypatch, caplog):
         topics, "produce", lambda world, topic, records, **_: published.extend(records)
     )
     orders = service.Service(params.load("local"), domain.ORDERS)
-    orders._consumer_store = SimpleNamespace(
-        apply_events=lambda events, before_commit: ["applied"] * len(events)
-    )
+    orders._consumer_store = SimpleNamespace(apply_events=lambda events: ["applied"] * len(events))
     malformed = Message(value=b"{")
     malformed.partition = malformed.offset = lambda: 0
     malformed.timestamp = lambda: (1, 0)
@@ -465,7 +462,7 @@ def test_a_consumed_batch_is_one_line_in_the_log(monkeypatch, caplog):
 class FakeService:
     """A service, to test the HTTP interface only."""
 
-    context, faults = domain.ACCOUNTS, FaultPoints()
+    context = domain.ACCOUNTS
 
     errors = {
         "invalid": psycopg.DataError("no jsonb\nCONTEXT: a document"),
