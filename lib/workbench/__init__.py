@@ -15,7 +15,6 @@ Its packages in the order of the data flow (docs/design.md):
 - checks: claims, compared with the source.
 - display: tables (show) and charts (draw).
 - run: headless execution of notebooks in their order, with a report.
-- storefront: an example application, three eventually consistent services with a store each.
 - flow: captured tables, from the source to the lake, and their comparison by checksums.
 - trace: one row through all stages.
 - explore: the tables of the lake, their rows at an instant, and what changed.
@@ -23,7 +22,8 @@ Its packages in the order of the data flow (docs/design.md):
 - tracks: one module for each track of notebooks.
 - operate: the state of all flows, their reconciliation with the sources, and new snapshots.
 
-A package imports only from packages above it. `cli`, the command `workbench`, is last.
+A package imports only from packages above it. `cli`, the command `workbench`, is last. None imports
+`storefront`, the package of the example application of track 70.
 
 A world is an environment profile: one params file names its services. Three interfaces have several
 backends, with one class per backend: Connect (connect.cluster), SchemaRegistry (topic.registry),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench_line import Line
-from workbench.storefront import load
-from workbench.tracks import storefront
+from storefront import audit, load, setup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,11 +17,11 @@ RATE, COUNT, WARM = 100, 3_000, 300
 def converged(world: World, _: SparkSession) -> list[Line]:
     """From the commit of a change to that of its last copy, events sent by the services, and by
     connectors."""
-    storefront.restart_clean(world)
+    setup.restart_clean(world)
     direct = _apart(world, seed=1)
-    storefront.enable_outbox_connectors(world)
+    setup.enable_outbox_connectors(world)
     outbox = _apart(world, seed=2)
-    storefront.walkthrough.reset(world)
+    setup.reset(world)
     what = f"a change → in all stores, at {RATE} changes/s, p95 of {COUNT:,}"
     return [
         Line(
@@ -45,12 +44,12 @@ def converged(world: World, _: SparkSession) -> list[Line]:
 
 
 def _apart(world: World, seed: int) -> tuple[float, ...]:
-    load.load(world, load.random_operations(100 + seed, WARM), rate=RATE)
+    load.run(world, load.random_operations(100 + seed, WARM), rate=RATE)
     asked = load.random_operations(seed, COUNT)
-    took = load.load(world, asked, rate=RATE)
-    storefront.wait_until_consistent(world)
+    took = load.run(world, asked, rate=RATE)
+    audit.wait_until_consistent(world)
     assert took < 1.05 * COUNT / RATE, f"the services did not keep up: {took:.1f} s"
-    assert not len(storefront.find_divergent(world)), "a copy differs"
-    seconds = storefront.replication_lag(world)["seconds"].tail(COUNT)
+    assert not len(audit.find_divergent(world)), "a copy differs"
+    seconds = audit.replication_lag(world)["seconds"].tail(COUNT)
     assert seconds.notna().all(), "every change has arrived"
     return tuple(float(seconds.quantile(share)) for share in (0.5, 0.95, 1))

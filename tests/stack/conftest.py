@@ -12,11 +12,13 @@ from lake_help import (
     table_content,
 )
 from own_flow_help import PORT, forget_all, reset
+from storefront import audit, instances, setup
 from workbench import hudi, stack
 from workbench.hudi import changes
 from workbench.spark import session
 from workbench.topic import registry, topics
-from workbench.tracks import sales, storefront
+from workbench.tracks import sales
+from workbench.tracks import storefront as track
 
 
 @pytest.fixture
@@ -63,20 +65,19 @@ def bikes(server):
 
 @pytest.fixture(scope="module")
 def shop(world):
-    storefront.restart_clean(world)
+    setup.restart_clean(world)
     yield world
-    stack.ensure_running(world, *storefront.walkthrough.steps.services)
-    storefront.walkthrough.reset(world)
-    left = storefront.walkthrough.resources.remaining(world)
+    setup.reset(world)
+    left = {**track.walkthrough.resources.remaining(world), "stores": setup.remaining(world)}
     assert not any(left.values()), left
 
 
 @pytest.fixture
 def outbox(shop):
     """From the first test with this fixture on, connectors publish the events."""
-    storefront.enable_outbox_connectors(shop)
-    storefront.start(shop)
-    storefront.wait_until_consistent(shop)
+    setup.enable_outbox_connectors(shop)
+    instances.start(shop)
+    audit.wait_until_consistent(shop)
     return shop
 
 

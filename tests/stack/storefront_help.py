@@ -2,9 +2,8 @@
 
 import uuid
 
-from workbench.storefront import domain, load
+from storefront import audit, client, domain, load
 from workbench.topic import topics
-from workbench.tracks import storefront
 
 CUSTOMERS = domain.ACCOUNTS.topic
 
@@ -18,12 +17,12 @@ PUBLISHED = {name: JOHN[name] for name in domain.PUBLISHED_FIELDS["customers"]}
 def customer(world, **more):
     """Create a customer, and return its key."""
     key = uuid.uuid4().hex
-    storefront.call(world, "accounts", "POST", "customers", {**JOHN, "id": key, **more})
+    client.call(world, "accounts", "POST", "customers", {**JOHN, "id": key, **more})
     return key
 
 
 def copies(world, key):
-    found = storefront.documents(world, "orders", "customers").set_index("id")["document"]
+    found = audit.documents(world, "orders", "customers").set_index("id")["document"]
     return found.get(key)
 
 
@@ -44,3 +43,11 @@ def check_no_event_is_confidential(world):
                 word in text
                 for word in ("P-8841-X", JOHN["creditCards"][0]["number"], "creditCards", "_class")
             )
+
+
+def alternate(operations):
+    """Send every other operation to the second instance of its service."""
+    return [
+        one._replace(service=f"{one.service}_2") if number % 2 else one
+        for number, one in enumerate(operations)
+    ]

@@ -43,8 +43,7 @@ def small(tmp_path):
                 f"--wd={ROOT}",
                 sys.executable,
                 "-m",
-                "workbench.cli",
-                verb,
+                *(["storefront"] if verb == "storefront" else ["workbench.cli", verb]),
                 *words,
             ]
             return subprocess.Popen(

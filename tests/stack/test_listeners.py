@@ -13,15 +13,14 @@ import psutil
 import pytest
 import requests
 import web_page
+from storefront import audit, client, load, setup
 from workbench import connect, stack
 from workbench.base import files, params, paths, secrets
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.spark import session
 from workbench.stack import artifacts, services
-from workbench.storefront import load
 from workbench.topic import registry, topics
-from workbench.tracks import storefront
 from worlds import no_world, with_settings
 
 pytestmark = pytest.mark.drill
@@ -41,9 +40,9 @@ def busy(request):
         params.activate(world)
         try:
             stack.up(world, [*services.default_services(world), *services.ON_DEMAND_SERVICES])
-            storefront.restart_clean(world)
-            storefront.up(world, instances=2)
-            storefront.call(
+            setup.restart_clean(world)
+            setup.up(world, count=2)
+            client.call(
                 world,
                 "accounts",
                 "POST",
@@ -95,7 +94,7 @@ def content(world):
         },
         "topics": sorted(topics.names(world)),
         "schemas": sorted(registry.artifacts(world)["artifact"]),
-        "customers": sorted(storefront.owner_documents(world, "customers")["id"]),
+        "customers": sorted(audit.owner_documents(world, "customers")["id"]),
         "lake": sorted(one.path for one in files.list_dir(world.lake.root)),
         "running": stack.running(),
     }

@@ -4,12 +4,13 @@ still."""
 import time
 
 import pytest
+from storefront import audit, setup
 from workbench import connect
 from workbench.base.wait import wait_until
 from workbench.cli import main as cli
 from workbench.source import capture_health, postgres
 from workbench.topic import topics
-from workbench.tracks import log_based, museum, outbox, storefront
+from workbench.tracks import log_based, museum, outbox
 from worlds import with_settings
 
 QUIET, FOREIGN = "slots_test", "slots_test_foreign"
@@ -128,9 +129,9 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
     nothing captures."""
     for each in WALKTHROUGHS:
         each.ensure(world, "connectors")
-    storefront.restart_clean(world)
-    storefront.enable_outbox_connectors(world)
-    storefront.wait_until_consistent(world)
+    setup.restart_clean(world)
+    setup.enable_outbox_connectors(world)
+    audit.wait_until_consistent(world)
     captured = {
         topic: topics.offset_span(world, topic)
         for topic in topics.names(world)
@@ -156,7 +157,8 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
         f"at most {most >> 20} MiB behind; less than {LIMIT >> 20} after {time.monotonic() - written:.0f} s"
     )
     assert {topic: topics.offset_span(world, topic) for topic in captured} == captured
-    for each in (storefront.walkthrough, *WALKTHROUGHS):
+    setup.reset(world)
+    for each in WALKTHROUGHS:
         each.reset(world)
         remaining = each.resources.remaining(world)
         assert not any(remaining.values()), remaining

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 import requests
+from storefront import audit, client, domain, instances, load, setup
 from storefront_help import (
     CUSTOMERS,
     JOHN,
@@ -25,20 +26,18 @@ from workbench.base.errors import SourceError, StackError
 from workbench.source import postgres
 from workbench.source.names import format_sql
 from workbench.stack import process
-from workbench.storefront import client, domain, http, instances, load
 from workbench.topic import dlq, topics
-from workbench.tracks import storefront
 
 
 def test_a_service_without_its_store_ends_with_an_error(world):
-    storefront.walkthrough.reset(world)
+    setup.reset(world)
     for context in domain.ALL.values():
-        topics.create(world, context.topic, client.PARTITIONS)
+        topics.create(world, context.topic, setup.PARTITIONS)
     with pytest.raises(
         StackError,
-        match="(?s)(no role 'accounts'|does not exist).*notebook 71_stores creates",
+        match="(?s)(no role 'accounts'|does not exist).*python -m storefront up",
     ):
-        storefront.start(world, "accounts")
+        instances.start(world, "accounts")
 
 
 def test_a_service_can_enter_only_its_own_store(shop):
@@ -61,70 +60,44 @@ def test_a_service_can_enter_only_its_own_store(shop):
 @pytest.mark.parametrize(
     "method, path, body, how, status, why",
     [
-        ("POST", "customers", b"{", {}, 400, "Expecting property name"),
-        ("POST", "customers", b'{"id":' * 20_000, {}, 400, "recursion"),
+        ("POST", "customers", b"{", {}, 422, "JSON decode error"),
         ("POST", "customers", b"{}", {"Host": "shop.example"}, 403, "127.0.0.1 and localhost only"),
         ("PATCH", "customers/a%2Fb", b"{}", {}, 409, "no such customer yet"),
-        (
-            "POST",
-            "customers",
-            json.dumps({**JOHN, "id": "x" * 201}).encode(),
-            {},
-            400,
-            "at most 200 characters",
-        ),
         (
             "POST",
             "customers",
             json.dumps({**JOHN, "id": "x", "name": {"x": "é" * 160_000}}).encode(),
             {},
             400,
-            "too large",
+            "more than 900,000 bytes",
         ),
-        (
-            "POST",
-            "faults",
-            b'{"at": "before_batch"}',
-            {},
-            400,
-            "at is one of after_commit, and after",
-        ),
-        ("POST", "customers", b"[]", {}, 400, "not a JSON object"),
+        ("POST", "customers", b"[]", {}, 422, "valid dictionary"),
         (
             "POST",
             "customers",
             json.dumps(JOHN).encode(),
             {"Content-Type": "text/plain"},
-            400,
-            "Content-Type",
+            422,
+            "valid dictionary",
         ),
-        (
-            "POST",
-            "customers",
-            b" " * (http.MAX_BODY_BYTES + 1),
-            {},
-            400,
-            "the body has more than 1,048,576 bytes",
-        ),
-        ("POST", "orders", b"{}", {}, 404, "accounts has no command POST /orders"),
-        ("DELETE", "customers/1", b"{}", {}, 405, "accounts has no command DELETE /customers/1"),
-        ("POST", "customers", b'{"id": 7}', {}, 400, "needs its id, a text"),
-        ("PATCH", "customers/nobody", b"{}", {}, 409, "no such customer yet"),
-        ("POST", "faults", b'{"at": "nowhere"}', {}, 400, "at is one of after_commit, and after"),
+        ("POST", "orders", b"{}", {}, 404, "Not Found"),
+        ("DELETE", "customers/1", b"{}", {}, 405, "Method Not Allowed"),
+        ("POST", "customers", b'{"id": 7}', {}, 400, "id: Input should be a valid string"),
+        ("POST", "faults", b'{"at": "nowhere"}', {}, 422, "Input should be 'after_commit'"),
         ("POST", "customers", json.dumps({**JOHN, "id": "\0"}).encode(), {}, 400, ""),
     ],
 )
 def test_an_invalid_command_changes_nothing(shop, method, path, body, how, status, why):
-    before = storefront.documents(shop, "accounts", "customers")
+    before = audit.documents(shop, "accounts", "customers")
     answer = requests.request(
         method,
-        f"{instances.address(shop, 'accounts', 1)}/{path}",
+        f"{stack.get_service('accounts').address(shop)}/{path}",
         data=body,
         timeout=10,
         headers={"Content-Type": "application/json", **how},
     )
     assert answer.status_code == status and why in answer.text
-    assert storefront.documents(shop, "accounts", "customers").equals(before)
+    assert audit.documents(shop, "accounts", "customers").equals(before)
 
 
 def test_services_listen_on_loopback_only(shop):
@@ -137,9 +110,9 @@ def test_no_event_has_a_field_that_is_not_published(shop):
     """Whatever fields a document of accounts has."""
     customer(shop, passport="P-8841-X")
     asked = load.random_operations(21, 100)
-    load.load(shop, asked)
-    storefront.wait_until_consistent(shop)
-    kept = storefront.documents(shop, "accounts", "customers")["document"]
+    load.run(shop, asked)
+    audit.wait_until_consistent(shop)
+    kept = audit.documents(shop, "accounts", "customers")["document"]
     assert any("passport" in document for document in kept) and all(
         "creditCards" in document for document in kept
     )
@@ -163,7 +136,7 @@ def test_malformed_messages_become_dead_letters_and_the_others_are_applied(shop)
     odd = {**PUBLISHED, "id": key, "name": {"firstName": "a\0b"}}
     send(shop, key.encode(), json.dumps(odd).encode(), version="9")  # JSON, and no jsonb
     later = customer(shop)
-    storefront.wait_until_consistent(shop)
+    audit.wait_until_consistent(shop)
     assert copies(shop, later) and copies(shop, key)["name"] == JOHN["name"]
     letters = dlq.read(shop, domain.DLQ_TOPIC).tail(4)
     assert set(letters["topic"]) == {CUSTOMERS} and set(letters["connector"]) == {
@@ -188,8 +161,8 @@ def test_an_order_event_with_missing_fields_becomes_a_dead_letter(shop):
             topic=domain.ORDERS.topic,
             version=version,
         )
-        storefront.wait_until_consistent(shop)
-        assert storefront.find_divergent(shop).empty
+        audit.wait_until_consistent(shop)
+        assert audit.find_divergent(shop).empty
         letters = dlq.read(shop, domain.DLQ_TOPIC).query("key == @key.encode()")
         assert set(letters["connector"]) == {domain.ORDERS.group, domain.FULFILLMENT.group}
         assert all(
@@ -198,17 +171,15 @@ def test_an_order_event_with_missing_fields_becomes_a_dead_letter(shop):
         for name in ("orders", "fulfillment"):
             status = {"orderStatusType": "APPROVED" if name == "orders" else "PROCESSING"}
             with pytest.raises(StackError, match="no such order yet"):
-                storefront.call(shop, name, "POST", f"orders/{key}/status", status)
-    load.load(shop, load.random_operations(23, 50))
+                client.call(shop, name, "POST", f"orders/{key}/status", status)
+    load.run(shop, load.random_operations(23, 50))
 
 
 def test_the_last_version_counts_whatever_the_order(shop):
     key = customer(shop)
     for n in range(2, 6):
-        storefront.call(
-            shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": f"{n}@x"}}
-        )
-    storefront.wait_until_consistent(shop)
+        client.call(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": f"{n}@x"}})
+    audit.wait_until_consistent(shop)
     said = {
         int(dict(m.headers())["version"]): m.value()
         for m in topics.read_all(shop, CUSTOMERS)
@@ -217,32 +188,31 @@ def test_the_last_version_counts_whatever_the_order(shop):
     postgres.execute(shop, "DELETE FROM customers WHERE id = %s", [key], database="orders")
     for version in (2, 5, 1, 4, 5, 3):
         send(shop, key.encode(), said[version], version=str(version))
-    storefront.wait_until_consistent(shop)
+    audit.wait_until_consistent(shop)
     assert copies(shop, key)["contact"]["email"] == "5@x"
 
 
 def test_two_instances_create_a_document_once(shop):
     """They get commands for the same new key at the same moment; one of them creates it."""
-    storefront.up(shop, instances=2)
+    setup.up(shop, count=2)
     keys = [uuid.uuid4().hex for _ in range(60)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(
             pool.map(
                 lambda n: (
-                    storefront.request(
+                    client.request(
                         shop,
-                        "accounts",
+                        ("accounts", "accounts_2")[n % 2],
                         "POST",
                         "customers",
                         {**JOHN, "id": keys[n // 2], "name": {"n": n % 2}},
-                        instance=n % 2 + 1,
                     ).status_code
                 ),
                 range(120),
             )
         )
     assert answers.count(200) == 60 and set(answers) <= {200, 400, 409}
-    storefront.wait_until_consistent(shop)
-    storefront.compare(shop)
+    audit.wait_until_consistent(shop)
+    audit.compare(shop)
     for name in domain.ALL:
-        stack.stop(instances.service_name(name, 2))
+        stack.stop(f"{name}_2")

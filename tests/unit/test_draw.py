@@ -8,8 +8,7 @@ import pictures
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.pylabtools import select_figure_formats
-from matplotlib.colors import to_hex, to_rgba
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.colors import to_hex
 from workbench import params
 from workbench.base.errors import LakeError
 from workbench.display import draw, show
@@ -216,28 +215,6 @@ def test_panels_hold_zero_and_both_ends_also_of_negative_numbers_and_of_none():
     assert all(low < high for low, high in empty)
     with pytest.raises(LakeError, match="nothing to draw"):
         draw.panels(frame[:0], "batch", lines)
-
-
-def test_a_flow_has_boxes_and_arrows_and_a_lossy_arrow_is_red():
-    boxes = {"a": draw.Box("service a", 0, 0, "service"), "t": draw.Box("topic", 1, 0, "topic")}
-    arrows = [draw.Arrow("a", "t", "publishes", lossy=True), draw.Arrow("t", "a", "consumes")]
-    figure = draw.flow(
-        boxes, arrows, {"service": draw.PALETTE[3], "topic": draw.PALETTE[1]}, "Flow"
-    )
-    (axes,), (legend,) = figure.axes, figure.legends
-    assert texts(figure) == ["service a", "topic", "publishes", "consumes"]
-    assert [t.get_text() for t in legend.get_texts()] == ["service", "topic"]
-    drawn = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
-    assert [patch.get_edgecolor() for patch in drawn] == [
-        to_rgba(draw.PALETTE[0]),
-        to_rgba(draw.INK),
-    ]
-    labels = axes.texts[2:]
-    assert labels[0].get_position() != labels[1].get_position(), (
-        "two arrows between the same boxes lie apart"
-    )
-    with pytest.raises(LakeError, match="no box is named 'u'"):
-        draw.flow(boxes, [draw.Arrow("a", "u")], {"service": draw.INK, "topic": draw.INK})
 
 
 def test_figures_are_closed_so_that_a_cell_shows_them_once():

@@ -37,3 +37,9 @@ def test_code_in_an_output_has_the_font_of_code():
     rule = re.search(r"\.jp-OutputArea-output \.highlight pre \{([^}]*)\}", html)
     assert "font-family: var(--jp-code-font-family)" in rule[1]
     assert rule.start() > html.rindex("font-family: inherit")
+
+
+def test_a_picture_beside_the_notebook_is_in_the_page(tmp_path):
+    (tmp_path / "a.svg").write_text("<svg/>")
+    html = export.to_html(new_notebook(cells=[new_markdown_cell("![a](a.svg)")]), tmp_path)
+    assert 'src="data:image/svg+xml;base64,PHN2Zy8+"' in html

@@ -4,12 +4,16 @@ None imports from a later one, and there are no cycles.
 """
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 import workbench
 
 LIB = Path(workbench.__file__).parent
+STOREFRONT = LIB.parent / "storefront"
+# names of topics and consumer groups that look like modules
+DATA = ("storefront.dead_letters", "storefront.orders", "storefront.fulfillment")
 ROOMS = (
     "base",
     "stack",
@@ -23,7 +27,6 @@ ROOMS = (
     "checks",
     "display",
     "run",
-    "storefront",
     "flow",
     "trace",
     "explore",
@@ -34,15 +37,15 @@ ROOMS = (
 )
 
 
-def imported(text, module, modules):
+def imported(text, module, modules, root="workbench"):
     """Return the package's modules that a module imports anywhere, including for annotations."""
     package = module.split(".") if module + ".__init__" in modules else module.split(".")[:-1]
     found = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            names = [a.name.split(".", 1)[1] for a in node.names if a.name.startswith("workbench.")]
+            names = [a.name.split(".", 1)[1] for a in node.names if a.name.startswith(f"{root}.")]
         elif isinstance(node, ast.ImportFrom) and (
-            node.level or (node.module or "").split(".")[0] == "workbench"
+            node.level or (node.module or "").split(".")[0] == root
         ):
             base = package[: len(package) - node.level + 1] if node.level else []
             base = base + (
@@ -61,7 +64,7 @@ def imported(text, module, modules):
     return found - {module, "", "__init__"}
 
 
-def graph(root=LIB):
+def graph(root=LIB, package="workbench"):
     """Return {module: imported modules}, by names below the package.
 
     A package itself is `room.__init__`.
@@ -71,7 +74,9 @@ def graph(root=LIB):
         for p in root.rglob("*.py")
     }
     return {
-        name: imported(path.read_text(encoding="utf-8"), name.removesuffix(".__init__"), set(paths))
+        name: imported(
+            path.read_text(encoding="utf-8"), name.removesuffix(".__init__"), set(paths), package
+        )
         for name, path in paths.items()
     }
 
@@ -105,6 +110,22 @@ def test_nothing_is_imported_from_a_room_below():
 
 def test_nothing_goes_in_circles():
     assert circles(graph()) == []
+    assert circles(graph(STOREFRONT, "storefront")) == []
+
+
+def test_the_library_does_not_import_the_storefront():
+    """Neither anywhere in a module, nor as the name of a module to import or to run."""
+    for path in LIB.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                names = re.findall(r"^storefront(?:\.[a-z_]+)*$", node.value)
+            imported_packages = [name.split(".")[0] for name in names if name not in DATA]
+            assert "storefront" not in imported_packages, path
 
 
 @pytest.mark.parametrize(

@@ -8,39 +8,38 @@ import time
 import uuid
 from types import SimpleNamespace
 
+import pandas
 import psycopg
 import pytest
 import requests
+import uvicorn
+from storefront import __main__ as command_line
+from storefront import audit, client, domain, events, instances, load, server, service, setup
+from storefront.domain import CommandRejected, RetryLater
+from typer.testing import CliRunner
 from workbench.base import params, wait
 from workbench.base.errors import LakeError, ServiceLost, StackError
-from workbench.storefront import audit, client, consumer, domain, events, http, load, pictures
-from workbench.storefront.domain import CommandRejected, RetryLater
-from workbench.storefront.faults import FaultPoints
 from workbench.topic import topics
-from workbench.tracks import for_world, storefront
+from workbench.tracks import for_world
+from workbench.tracks import storefront as track
 
 JOHN = load.sample_documents()["customer"]
 FIRST, SECOND = load.sample_documents()["orders"]
+CUSTOMER_PATH, STATUS_PATH = f"customers/{domain.KEY}", f"orders/{domain.KEY}/status"
 
 
 def run_command(context, method, path, before, body):
-    return domain.ALL[context].commands[method, path](before, body)
+    return domain.ALL[context].commands[method, path].run(before, body)
 
 
 def created(**fields):
-    return run_command(
-        "orders", "POST", "", None, {**FIRST, "customerId": JOHN["id"], "timestamp": 1, **fields}
-    )
+    body = {**FIRST, "customerId": JOHN["id"], "timestamp": 1, **fields}
+    return run_command("orders", "POST", "orders", None, body)
 
 
 def status(context, order, status_type, **fields):
-    return run_command(
-        context,
-        "POST",
-        f"{domain.KEY}/status",
-        order,
-        {"orderStatusType": status_type, "timestamp": 2, **fields},
-    )
+    body = {"orderStatusType": status_type, "timestamp": 2, **fields}
+    return run_command(context, "POST", STATUS_PATH, order, body)
 
 
 def test_an_order_passes_its_statuses_and_each_command_is_idempotent():
@@ -53,7 +52,9 @@ def test_an_order_passes_its_statuses_and_each_command_is_idempotent():
         order = status(context, order, status_type)
         assert status(context, order, status_type, timestamp=99) == order
     assert [each["orderStatusType"] for each in order["orderStatusEvents"]] == list(domain.STATUSES)
-    assert run_command("orders", "POST", "", order, {**FIRST, "customerId": JOHN["id"]}) == order
+    assert (
+        run_command("orders", "POST", "orders", order, {**FIRST, "customerId": JOHN["id"]}) == order
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_an_order_passes_its_statuses_and_each_command_is_idempotent():
     [
         (
             lambda: status("orders", created(), "PROCESSING"),
-            "'PROCESSING' is not set by this service",
+            "orderStatusType: Input should be 'APPROVED'",
             False,
         ),
         (
@@ -75,15 +76,23 @@ def test_an_order_passes_its_statuses_and_each_command_is_idempotent():
             True,
         ),
         (lambda: status("fulfillment", None, "PROCESSING"), "no such order yet", True),
-        (lambda: status("orders", created(), "APPROVED", timestamp="now"), "whole number", False),
-        (lambda: status("orders", created(), "APPROVED", timestamp=True), "whole number", False),
-        (lambda: created(orderItems=[]), "an order has", False),
-        (lambda: created(customerId=""), "an order has", False),
+        (
+            lambda: status("orders", created(), "APPROVED", timestamp="now"),
+            "timestamp: Input should be a valid integer",
+            False,
+        ),
+        (
+            lambda: status("orders", created(), "APPROVED", timestamp=True),
+            "timestamp: Input should be a valid integer",
+            False,
+        ),
+        (lambda: created(orderItems=[]), "orderItems: List should have", False),
+        (lambda: created(customerId=""), "customerId: String should have", False),
         (
             lambda: run_command(
                 "orders",
                 "POST",
-                "",
+                "orders",
                 created(),
                 {**SECOND, "guid": FIRST["guid"], "customerId": "1"},
             ),
@@ -91,33 +100,37 @@ def test_an_order_passes_its_statuses_and_each_command_is_idempotent():
             False,
         ),
         (
-            lambda: run_command("accounts", "POST", "", None, {"id": "1", "name": {"x": "y"}}),
-            "missing: contact, addresses",
+            lambda: run_command(
+                "accounts", "POST", "customers", None, {"id": "1", "name": {"x": "y"}}
+            ),
+            "contact: Field required; addresses: Field required",
             False,
         ),
         (
-            lambda: run_command("accounts", "POST", "", JOHN, {**JOHN, "name": {"x": "y"}}),
+            lambda: run_command(
+                "accounts", "POST", "customers", JOHN, {**JOHN, "name": {"x": "y"}}
+            ),
             "another document has this key",
             False,
         ),
         (
-            lambda: run_command("accounts", "PATCH", domain.KEY, None, {}),
+            lambda: run_command("accounts", "PATCH", CUSTOMER_PATH, None, {}),
             "no such customer yet",
             True,
         ),
         (
-            lambda: run_command("accounts", "PATCH", domain.KEY, JOHN, {"contact": "x"}),
-            "cannot be changed",
+            lambda: run_command("accounts", "PATCH", CUSTOMER_PATH, JOHN, {"contact": "x"}),
+            "contact: Input should be a valid dictionary",
             False,
         ),
         (
-            lambda: run_command("accounts", "PATCH", domain.KEY, JOHN, {"id": "2"}),
-            "cannot be changed",
+            lambda: run_command("accounts", "PATCH", CUSTOMER_PATH, JOHN, {"id": "2"}),
+            "id: Extra inputs are not permitted",
             False,
         ),
         (
-            lambda: run_command("accounts", "PATCH", domain.KEY, JOHN, {"emial": "x"}),
-            "'emial' cannot be changed.*known: name",
+            lambda: run_command("accounts", "PATCH", CUSTOMER_PATH, JOHN, {"emial": "x"}),
+            "emial: Extra inputs are not permitted",
             False,
         ),
     ],
@@ -132,7 +145,7 @@ def test_a_changed_customer_keeps_what_was_not_changed():
     changed = run_command(
         "accounts",
         "PATCH",
-        domain.KEY,
+        CUSTOMER_PATH,
         JOHN,
         {"contact": {"email": "x@y"}, "addresses": JOHN["addresses"][:1]},
     )
@@ -188,6 +201,7 @@ def test_an_event_can_be_parsed_from_its_message():
         Message(value=b"{"),
         Message(value=b"[]"),
         Message(value=b'"1"'),
+        Message(value=b'{"id":' * 20_000),
         Message(headers=[]),
         Message(id=b"7"),
         Message(version=b"x"),
@@ -262,18 +276,13 @@ INVALID = [
 
 
 @pytest.mark.parametrize("collection, path, value, field", INVALID)
-def test_an_event_with_a_missing_or_invalid_field_is_neither_parsed_nor_built(
-    collection, path, value, field
-):
+def test_an_event_with_a_missing_or_invalid_field_is_rejected(collection, path, value, field):
     complete, context = (JOHN, "accounts") if collection == "customers" else (created(), "orders")
     topic, key = domain.ALL[context].topic, complete[domain.ID_FIELDS[collection]]
-    document = changed(complete, path, value)
-    message = Message(key.encode(), json.dumps(document).encode())
+    message = Message(key.encode(), json.dumps(changed(complete, path, value)).encode())
     message.topic = lambda: topic
     with pytest.raises(LakeError, match=f"^not an event: {field}: "):
         events.parse_event(message)
-    with pytest.raises(CommandRejected, match=f"^{field}: "):
-        events.build_event(topic, key, 1, document)
     message.of[1] = json.dumps(complete).encode()
     assert events.parse_event(message).document == complete
 
@@ -301,23 +310,6 @@ def total(order):
     )
 
 
-def texts(figure):
-    return [text.get_text() for text in figure.axes[0].texts]
-
-
-def test_the_picture_has_an_arrow_for_each_topic_that_a_service_consumes():
-    shown = texts(pictures.picture())
-    assert set(domain.TOPICS) < set(shown) and shown.count("publishes") == 3
-    assert shown.count("consumes") == sum(
-        len(context.subscribed_topics) for context in domain.ALL.values()
-    )
-
-
-def test_the_connector_is_a_second_way_into_the_topic():
-    one, two = texts(pictures.delivery()), texts(pictures.delivery(connector=True))
-    assert set(two) - set(one) == {"connector", "log", "publishes committed events"}
-
-
 def test_the_published_customer_and_the_totals_of_his_orders():
     assert [total(order) for order in (FIRST, SECOND)] == [35.95, 5.99]
     assert re.fullmatch("[0-9a-f]{24}", JOHN["id"])
@@ -335,31 +327,28 @@ def test_a_seed_always_gives_the_same_operations():
     assert {operation.service for operation in first} == {"accounts", "orders", "fulfillment"}
 
 
-def test_the_expected_state_is_that_of_sequential_commands():
-    """Both compute the same independently, so that they can disprove each other."""
-    operations, stores = (
-        load.random_operations(3, 2_000),
-        {"customers": {}, "orders": {}},
-    )
-    for operation in operations:
-        collection = "customers" if operation.service == "accounts" else "orders"
-        path = (
-            ""
-            if operation.path == collection
-            else f"{domain.KEY}/status"
-            if operation.path.endswith("status")
-            else domain.KEY
-        )
-        version, before = stores[collection].get(operation.key, (0, None))
-        after = run_command(operation.service, operation.method, path, before, operation.body)
-        stores[collection][operation.key] = (version + (after != before), after)
-    for collection, rows in load.expected_state(operations).items():
-        published = {
-            key: (version, {name: document[name] for name in domain.PUBLISHED_FIELDS[collection]})
-            for key, (version, document) in stores[collection].items()
-        }
-        assert {row.id: (row.version, row.document) for row in rows.itertuples()} == published
-        assert json.dumps(rows["document"][0])
+def test_the_expected_state_has_the_published_fields_of_the_last_version():
+    """Of each document: the fields that the last operations set, and one version for each change."""
+    operations = load.random_operations(3, 2_000)
+    states = load.expected_state(operations)
+    for collection, rows in states.items():
+        for row in rows.itertuples():
+            own = [one for one in operations if one.key == row.id]
+            assert tuple(row.document) == domain.PUBLISHED_FIELDS[collection]
+            assert row.version == len(own), "each operation changes the document"
+            last = own[-1].body
+            if collection == "orders":
+                assert len(row.document["orderStatusEvents"]) == row.version
+                assert row.document["customerId"] == own[0].body["customerId"]
+                timestamps = [each["timestamp"] for each in row.document["orderStatusEvents"]]
+                assert timestamps == [one.body["timestamp"] for one in own]
+            else:
+                for field, value in last.items():
+                    if field in row.document:
+                        stored = row.document[field]
+                        merged = {**stored, **value} if isinstance(value, dict) else value
+                        assert stored == merged
+    assert json.dumps(states["orders"]["document"][0])
 
 
 @pytest.mark.parametrize("lost, status", [("postgres", 503), ("kafka", 409), ("accounts", 409)])
@@ -373,7 +362,7 @@ def test_a_load_names_the_lost_service_and_ends(monkeypatch, lost, status):
         return ServiceLost(f"the service {name} died") if name == lost else None
 
     monkeypatch.setattr(load, "request", request)
-    monkeypatch.setattr(client.stack, "service_down_error", service_down_error)
+    monkeypatch.setattr(instances.stack, "service_down_error", service_down_error)
     monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.2)
     operations = sorted(
         load.random_operations(5, 100),
@@ -381,17 +370,52 @@ def test_a_load_names_the_lost_service_and_ends(monkeypatch, lost, status):
     )
     started = time.monotonic()
     with pytest.raises(ServiceLost, match=f"the service {lost} died"):
-        load.load(params.load("local"), operations, rate=5)
+        load.run(params.load("local"), operations, rate=5)
     assert time.monotonic() - started < 10, "less than the twenty seconds of this rate"
 
 
-def test_a_missing_storefront_is_reported_without_kafka(monkeypatch):
-    def names(world):
-        raise StackError("Kafka is down")
+@pytest.mark.parametrize("verb", ["status", "load"])
+def test_a_command_names_missing_stores_and_the_command_that_creates_them(
+    monkeypatch, capsys, verb
+):
+    monkeypatch.setattr(command_line.postgres, "databases", lambda world: ["postgres"])
+    monkeypatch.setattr("sys.argv", ["storefront", verb])
+    with pytest.raises(SystemExit) as exit:
+        command_line.main()
+    error = capsys.readouterr().err
+    assert exit.value.code == 1 and "no stores yet" in error and "python -m storefront up" in error
 
-    monkeypatch.setattr(client.postgres, "databases", lambda world: ["postgres"])
-    monkeypatch.setattr(client.topics, "names", names)
-    assert not client.is_created(params.load("local"))
+
+def test_the_status_has_a_line_for_each_service_also_for_one_that_is_down(monkeypatch):
+    def call(world, instance, method, path):
+        if instance == "orders":
+            raise StackError("the service orders is stopped")
+        return {"events": "published by the connector"}
+
+    monkeypatch.setattr(command_line.postgres, "databases", lambda world: [*domain.ALL])
+    monkeypatch.setattr(command_line.audit, "lag", lambda world: {"orders": 7, "fulfillment": 0})
+    monkeypatch.setattr(command_line.client, "call", call)
+    monkeypatch.setattr(command_line.instances, "running", lambda: ["accounts", "fulfillment_2"])
+    result = CliRunner().invoke(command_line.app, ["status"])
+    lines = [line.split("  ")[-1] for line in result.stdout.splitlines()]
+    connector = "published by the connector, lag 0"
+    assert lines == [connector, "the service orders is stopped, lag 7", connector, connector]
+
+
+def test_a_load_reports_the_lag_and_the_documents_that_differ(monkeypatch):
+    asked = []
+    monkeypatch.setattr(command_line.postgres, "databases", lambda world: [*domain.ALL])
+    monkeypatch.setattr(command_line, "run", lambda w, ops, rate: asked.extend(ops) or 2.5)
+    monkeypatch.setattr(command_line.audit, "wait_until_consistent", lambda world: None)
+    monkeypatch.setattr(
+        command_line.audit,
+        "replication_lag",
+        lambda world: pandas.DataFrame({"seconds": [0.04] * 9}),
+    )
+    monkeypatch.setattr(command_line.audit, "find_divergent", lambda world: [])
+    result = CliRunner().invoke(command_line.app, ["load", "--changes", "5", "--rate", "0"])
+    assert len(asked) == 5 and "5 changes in 2.5 s" in result.stdout
+    assert "half within 40 ms" in result.stdout and "differ now: 0" in result.stdout
 
 
 def test_it_runs_on_one_machine_only():
@@ -399,41 +423,21 @@ def test_it_runs_on_one_machine_only():
     elsewhere = local.model_copy(
         update={"stack": local.stack.model_copy(update={"embedded": False})}
     )
-    assert storefront.walkthrough in for_world(local)
-    assert storefront.walkthrough not in for_world(elsewhere)
+    assert track.walkthrough in for_world(local)
+    assert track.walkthrough not in for_world(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
-        client.require_embedded(elsewhere)
+        setup.require_embedded(elsewhere)
 
 
-@pytest.mark.parametrize("polls", [1, 10, 40])
-def test_waiting_for_the_events_reads_each_message_of_a_topic_once(monkeypatch, polls):
-    """Each poll finds 100 more events; the last one finds all events of the outbox."""
-    ids, added, read = [str(n) for n in range(100 * polls)], [], []
-
-    def consume(world, topic, start, stop, consumer):
-        for offset in range(start[0], stop[0]):
-            read.append(topic)
-            yield SimpleNamespace(
-                partition=lambda: 0,
-                offset=lambda n=offset: n,
-                headers=lambda n=offset: [("id", ids[n].encode())],
-            )
-
-    def watermark_offsets(world, topic, consumer):
-        if topic == domain.ACCOUNTS.topic:
-            added.append(100)
-        return {0: (0, sum(added))}
-
-    monkeypatch.setattr(topics, "open_consumer", lambda world: SimpleNamespace(close=lambda: None))
-    monkeypatch.setattr(topics, "consume", consume)
-    monkeypatch.setattr(topics, "watermark_offsets", watermark_offsets)
-    monkeypatch.setattr(audit, "connector_publishes", lambda world, store: True)
-    monkeypatch.setattr(audit, "raise_if_lost", lambda world, *services: None)
-    monkeypatch.setattr(audit, "lag", lambda world: {})
-    monkeypatch.setattr(audit.postgres, "query", lambda *_, **__: {"id": ids})
-    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)  # between two polls
-    audit.wait_until_consistent(params.load("local"))
-    assert len(added) == polls and read.count(domain.ACCOUNTS.topic) == 100 * polls
+def test_the_track_names_what_the_services_create():
+    """`workbench` does not import the package of the services."""
+    owned = track.walkthrough.resources
+    assert owned.own_topics == (*domain.TOPICS, domain.DLQ_TOPIC)
+    subscribers = [context for context in domain.ALL.values() if context.subscribed_topics]
+    assert owned.consumer_groups == tuple(context.group for context in subscribers)
+    config = {name: track.outbox_config(params.load("local"), name) for name in track.CONNECTORS}
+    assert [each["database.dbname"] for each in config.values()] == [*domain.ALL]
+    assert {each["publication.name"] for each in config.values()} == {domain.PUBLICATION}
 
 
 def test_a_consumed_batch_is_one_line_in_the_log(monkeypatch, caplog):
@@ -443,32 +447,28 @@ def test_a_consumed_batch_is_one_line_in_the_log(monkeypatch, caplog):
     monkeypatch.setattr(
         topics, "produce", lambda world, topic, records, **_: published.extend(records)
     )
-    orders = object.__new__(consumer.EventConsumer)
-    orders.world, orders.context, orders.faults = None, domain.ORDERS, FaultPoints(domain.ORDERS)
-    orders._consumer_store = SimpleNamespace(
-        apply_events=lambda events, before_commit: ["applied"] * len(events)
-    )
+    orders = service.Service(params.load("local"), domain.ORDERS)
+    orders._consumer_store = SimpleNamespace(apply_events=lambda events: ["applied"] * len(events))
     malformed = Message(value=b"{")
     malformed.partition = malformed.offset = lambda: 0
     malformed.timestamp = lambda: (1, 0)
-    caplog.set_level("INFO", consumer.__name__)
+    caplog.set_level("INFO", service.__name__)
     orders.consume_batch([Message(), malformed, Message()])
     (line,) = caplog.messages
-    assert line == "consumed 3 messages: 2 applied, 1 dead letter"
+    assert line == "consumed {'applied': 2}, dead letters: 1"
     assert len(published) == 1
 
 
 class FakeService:
     """A service, to test the HTTP interface only."""
 
-    context, faults = domain.ACCOUNTS, FaultPoints(domain.ACCOUNTS)
+    context = domain.ACCOUNTS
 
     errors = {
         "invalid": psycopg.DataError("no jsonb\nCONTEXT: a document"),
         "later": RetryLater("still catching up"),
         "down": psycopg.OperationalError("the server closed the connection"),
         "lost": StackError("the service kafka died"),
-        "unexpected": KeyError("a defect"),
     }
 
     def __init__(self):
@@ -480,7 +480,7 @@ class FakeService:
     def export_metrics(self):
         return b"storefront_lag 0.0"
 
-    def command(self, method, path, key, body):
+    def command(self, command, key, body):
         if key in self.errors:
             raise self.errors[key]
         self.done.append(key)
@@ -488,25 +488,26 @@ class FakeService:
 
 
 @pytest.fixture(scope="module")
-def server():
+def serving():
     """Yield the port of a running server, and its service."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     fake_service = FakeService()
-    server = http.create_server(fake_service, f"http://127.0.0.1:{port}")
-    thread = threading.Thread(target=server.run, daemon=True)
+    config = uvicorn.Config(server.create_app(fake_service, port), port=port, log_config=None)
+    web = uvicorn.Server(config)
+    thread = threading.Thread(target=web.run, daemon=True)
     thread.start()
-    wait.wait_until(lambda: server.started, "the server to listen", timeout=10, interval=0.02)
+    wait.wait_until(lambda: web.started, "the server to listen", timeout=10, interval=0.02)
     yield port, fake_service
-    server.should_exit = True
+    web.should_exit = True
     thread.join(10)
     assert not thread.is_alive()
 
 
 @pytest.fixture
-def shop(server):
-    server[1].done.clear()
-    return server
+def shop(serving):
+    serving[1].done.clear()
+    return serving
 
 
 def raw(port, text):
@@ -552,33 +553,55 @@ def test_a_metric_has_the_name_and_the_labels_of_its_line(monkeypatch, text, met
         ("later", 409, "still catching up"),
         ("down", 503, "the server closed the connection"),
         ("lost", 503, "the service kafka died"),
-        ("unexpected", 503, "'a defect'"),
     ],
 )
 def test_an_error_of_a_command_is_json_with_its_status(shop, key, status, reason):
     url = f"http://127.0.0.1:{shop[0]}/customers"
     answer = requests.post(url, json={"id": key}, timeout=10)
-    assert (answer.status_code, answer.json()) == (status, {"error": reason})
+    assert (answer.status_code, answer.json()) == (status, {"detail": reason})
 
 
 @pytest.mark.parametrize(
     "method, path, status",
-    [
-        ("POST", "orders", 404),
-        ("GET", "", 404),
-        ("DELETE", "customers/1", 405),
-        ("GET", "customers", 405),
-        ("PATCH", "customers", 405),
-        ("PATCH", "customers/", 400),
-    ],
+    [("POST", "orders", 404), ("GET", "docs", 404), ("DELETE", "customers/1", 405)],
 )
-def test_an_unknown_command_is_rejected_with_its_reason(shop, method, path, status):
+def test_an_unknown_command_is_rejected(shop, method, path, status):
     port, fake_service = shop
     answer = requests.request(method, f"http://127.0.0.1:{port}/{path}", json={}, timeout=10)
     assert answer.status_code == status and not fake_service.done
-    expected = "a document needs its id" if status == 400 else f"no command {method} /{path}"
-    assert expected in answer.json()["error"]
-    assert (status == 405) == ("Allow" in answer.headers)
+
+
+@pytest.mark.parametrize(
+    "content_type, body, status",
+    [
+        ("application/json", '{"id": "john"}', 200),
+        ("text/plain", '{"id": "john"}', 422),  # what an HTML form can send
+        ("", '{"id": "john"}', 422),
+        ("application/json", "[]", 422),
+        ("application/json", "{", 422),
+    ],
+)
+def test_a_body_that_is_no_json_object_is_rejected(shop, content_type, body, status):
+    port, fake_service = shop
+    headers = {"Content-Type": content_type} if content_type else {}
+    url = f"http://127.0.0.1:{port}/customers"
+    assert requests.post(url, data=body, headers=headers, timeout=10).status_code == status
+    assert fake_service.done == (["john"] if status == 200 else [])
+
+
+@pytest.mark.parametrize(
+    "fault, status",
+    [
+        ({"at": "after_commit", "after": 2}, 200),
+        ({"at": "nowhere"}, 422),
+        ({"at": "after_commit", "after": 0}, 422),
+        ({"at": "after_commit", "afer": 2}, 422),
+    ],
+)
+def test_an_invalid_fault_is_rejected(shop, fault, status):
+    answer = requests.post(f"http://127.0.0.1:{shop[0]}/faults", json=fault, timeout=10)
+    assert answer.status_code == status
+    assert status == 422 or answer.json() == fault
 
 
 @pytest.mark.parametrize(
@@ -586,13 +609,8 @@ def test_an_unknown_command_is_rejected_with_its_reason(shop, method, path, stat
     [
         "Content-Length: x",
         "Content-Length: -5",
-        "Content-Length: +5",
-        "Content-Length: 1_0",
-        "Content-Length:",
         "Content-Length: 0\nContent-Length: 200",
         "Transfer-Encoding: chunked",
-        "Content-Length: " + "9" * 5000,
-        "Content-Length: " + "0" * 30 + "9" * 30,
     ],
 )
 def test_a_body_of_unknown_length_is_not_read_as_the_next_request(shop, length):
@@ -645,74 +663,27 @@ def test_a_foreign_page_does_not_learn_which_commands_exist(shop, path):
     response = requests.get(
         f"http://127.0.0.1:{shop[0]}/{path}", headers={"Host": "evil.example"}, timeout=10
     )
-    assert (response.status_code, "command" in response.text) == (403, False)
-
-
-def test_an_empty_key_in_the_path_is_not_taken_from_the_body(shop):
-    port, fake_service = shop
-    url = f"http://127.0.0.1:{port}/customers/"
-    assert requests.patch(url, json={"id": "john"}, timeout=10).status_code == 400
-    assert not fake_service.done
-
-
-@pytest.mark.parametrize(
-    "levels, status",
-    [
-        (events.MAX_NESTING_LEVELS - 2, 200),
-        (events.MAX_NESTING_LEVELS, 400),
-        (900, 400),
-        (100_000, 400),
-    ],
-)
-def test_a_customer_with_too_many_nesting_levels_is_rejected(shop, levels, status):
-    port, fake_service = shop
-    body = f'{{"id": "deep", "contact": {"[" * levels}{"]" * levels}}}'
-    response = requests.post(
-        f"http://127.0.0.1:{port}/customers",
-        data=body,
-        timeout=10,
-        headers={"Content-Type": "application/json"},
-    )
-    assert response.status_code == status
-    assert fake_service.done == (["deep"] if status == 200 else [])
-
-
-def test_an_event_with_too_many_nesting_levels_is_rejected():
-    deep: list = []
-    for _ in range(events.MAX_NESTING_LEVELS):
-        deep = [deep]
-    event = events.Event(
-        str(uuid.uuid4()), "accounts.customer.change", "a", 1, {"id": "a", "contact": deep}
-    )
-    key, value, more = event.to_message()
-    message = SimpleNamespace(
-        topic=lambda: event.topic,
-        key=lambda: key,
-        value=lambda: value,
-        headers=lambda: more["headers"],
-    )
-    with pytest.raises(LakeError, match="more than 50 nesting levels"):
-        events.parse_event(message)
+    assert (response.status_code, "Found" in response.text) == (403, False)
 
 
 def test_a_store_is_wiped_only_after_its_offsets_are_deleted(monkeypatch):
     """With its offsets, a wiped store would stay empty: nothing would be consumed again."""
     world, calls = params.load("local"), []
-    monkeypatch.setattr(client, "stop", lambda *names: calls.append("stop"))
-    monkeypatch.setattr(client.groups, "delete", lambda *args: calls.append("forget"))
+    monkeypatch.setattr(setup.instances, "stop", lambda *names: calls.append("stop"))
+    monkeypatch.setattr(setup.groups, "delete", lambda *args: calls.append("forget"))
     monkeypatch.setattr(
-        client.postgres, "execute", lambda *args, **options: calls.append("truncate")
+        setup.postgres, "execute", lambda *args, **options: calls.append("truncate")
     )
-    client.wipe_store(world, "orders")
+    setup.wipe_store(world, "orders")
     assert calls == ["stop", "forget", "truncate"]
 
     def unconfirmed(*args):
         raise StackError("the service kafka died")
 
     calls.clear()
-    monkeypatch.setattr(client.groups, "delete", unconfirmed)
+    monkeypatch.setattr(setup.groups, "delete", unconfirmed)
     with pytest.raises(StackError, match="kafka died"):
-        client.wipe_store(world, "orders")
+        setup.wipe_store(world, "orders")
     assert calls == ["stop"]
 
 
@@ -720,6 +691,6 @@ def test_waiting_names_a_lost_kafka_before_it_queries_a_service(monkeypatch):
     """A service asked for its metrics looks for Kafka for seconds, two of them in turn: the whole
     took 12 s."""
     monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(audit, "_count_pending", lambda *_: pytest.fail("a service is asked"))
+    monkeypatch.setattr(audit, "metrics", lambda *_: pytest.fail("a service is asked"))
     with pytest.raises(ServiceLost, match="the service kafka is stopped"):
         audit.wait_until_consistent(params.load("local"))

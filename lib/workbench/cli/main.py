@@ -31,7 +31,6 @@ from ..base.terminal import echo, escape_unprintable
 from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
-from ..storefront import instances  # noqa: F401 - registers its services, for up, status and down
 from . import dlq, operate, own, source
 from .options import WORLD, YES, open_world, parse_key_values, print_findings
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Collection, Iterable, NamedTuple, Optional, Sequence
 
-from .. import connect, hudi, landing, stack
+from .. import connect, hudi, landing
 from ..base import World, files
 from ..connect.configs import SCHEMA_HISTORY_PREFIX
 from ..hudi import ddl
@@ -15,7 +15,6 @@ from ..query import streams
 from ..source import postgres
 from ..source.names import format_sql
 from ..spark import session
-from ..storefront import databases
 from ..topic import dlq, groups, registry, topics
 from .baseline import Baseline
 from .flow import CaptureFlow
@@ -45,10 +44,7 @@ class OwnedResources:
         scratch_tables: returns further lake tables that notebooks create.
         catalog_databases: catalog databases for the tables that notebooks create with SQL.
         lake_folders: the folders of these tables, relative to the lake's tables.
-        services: the services of the stack that only this walkthrough uses.
         consumer_groups: its consumer groups.
-        service_databases: its databases with a role of the same name each (see
-            `storefront.databases.create`).
         own: the source of a flow of the user's own tables, which are never removed.
     """
 
@@ -63,9 +59,7 @@ class OwnedResources:
     scratch_tables: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
     catalog_databases: tuple[str, ...] = ()
     lake_folders: tuple[str, ...] = ()
-    services: tuple[str, ...] = ()
     consumer_groups: tuple[str, ...] = ()
-    service_databases: tuple[str, ...] = ()
     own: Optional["OwnSource"] = None
 
     def configs(self, world: World) -> dict[str, dict[str, str]]:
@@ -389,12 +383,6 @@ def _own_folder(owned: OwnedResources, world: World) -> list[str]:
 # in the order in which they are removed
 KINDS = (
     Kind(
-        "processes",
-        Product.TABLES,
-        lambda owned, world: sorted({*owned.services} & {*stack.running()}),
-        remove=lambda owned, world: stack.stop(*owned.services) if owned.services else None,
-    ),
-    Kind(
         "tables in the lake",
         Product.TABLES,
         lambda owned, world: [table.name for table in _tables(owned, world)],
@@ -428,12 +416,6 @@ KINDS = (
         Product.TOPICS,
         _topics,
         remove=lambda owned, world: topics.delete(world, *_topics(owned, world)),
-    ),
-    Kind(
-        "stores of its services",
-        Product.TOPICS,
-        lambda owned, world: _existing(world, owned.service_databases, postgres.databases),
-        remove=lambda owned, world: databases.drop(world, *owned.service_databases),
     ),
     Kind(
         "consumer groups", Product.TOPICS, _groups, lambda world, name: groups.delete(world, name)

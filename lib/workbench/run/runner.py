@@ -242,7 +242,9 @@ def _run_one(
     masked = nbformat.from_dict(run_record.mask_secrets(result.notebook))
     target.write_text(nbformat.writes(masked), encoding="utf-8")
     try:
-        target.with_suffix(".html").write_text(export.to_html(masked), encoding="utf-8")
+        target.with_suffix(".html").write_text(
+            export.to_html(masked, path.parent), encoding="utf-8"
+        )
     except Exception as e:  # noqa: BLE001 - a failed export does not end the run
         echo(f"    no HTML page: {errors.first_line(e)}")
     mark = "✔" if entry["status"] == "passed" else "✘"

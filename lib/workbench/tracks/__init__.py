@@ -9,7 +9,6 @@ from typing import Optional
 from .. import flow, own
 from ..base import LakeError, World, did_you_mean
 from ..flow.walkthrough import Walkthrough
-from ..storefront import load as storefront_load
 from . import (
     bikeshare,
     log_based,

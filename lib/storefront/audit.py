@@ -2,19 +2,20 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Iterator
 
 import pandas
+from workbench.base import World, wait_until
+from workbench.checks import check
+from workbench.source import postgres
+from workbench.source.names import format_sql
+from workbench.topic import topics
 
-from .. import stack
-from ..base import StackError, World, wait_until
-from ..checks import check
-from ..source import postgres
-from ..source.names import format_sql
-from ..topic import groups
-from .client import call, connector_publishes, instance_names, metrics, raise_if_lost
-from .domain import ALL, PUBLISHED_FIELDS
-from .events import EventIds
-from .instances import service_name
+from .client import call, metrics
+from .domain import ALL, Document, published
+from .instances import instance_names, raise_if_lost, running
+from .service import lag_by_topic
+from .setup import connector_publishes
 
 # {collection: (the service that owns it, the service that copies it)}
 COPIES = {"customers": ("accounts", "orders"), "orders": ("orders", "fulfillment")}
@@ -29,20 +30,21 @@ def documents(world: World, store: str, collection: str) -> pandas.DataFrame:
 def owner_documents(world: World, collection: str) -> pandas.DataFrame:
     """Return a collection from the store of its owner, with the published fields only."""
     owned = documents(world, COPIES[collection][0], collection)
-    fields = PUBLISHED_FIELDS[collection]
-    owned["document"] = [{name: row[name] for name in fields} for row in owned["document"]]
+    owned["document"] = [published(collection, document) for document in owned["document"]]
     return owned
 
 
-def _expected_copy(world: World, collection: str) -> pandas.DataFrame:
-    """Return the rows that a copy of a collection should hold.
+def _copies(
+    world: World,
+) -> Iterator[tuple[str, str, str, pandas.DataFrame, pandas.DataFrame]]:
+    """Yield each collection with its owner, the service that copies it, and the rows of both.
 
     Fulfillment stores only approved orders.
     """
-    owned, copy = owner_documents(world, collection), ALL[COPIES[collection][1]]
-    if collection != copy.owned_collection:
-        return owned
-    return owned[owned["version"] >= copy.min_version]
+    for collection, (owner, copy) in COPIES.items():
+        owned = owner_documents(world, collection)
+        expected = owned[owned["version"] >= ALL[copy].min_version]
+        yield collection, owner, copy, expected, documents(world, copy, collection)
 
 
 def find_divergent(world: World) -> pandas.DataFrame:
@@ -53,24 +55,23 @@ def find_divergent(world: World) -> pandas.DataFrame:
         missing.
     """
     frames = []
-    for collection, (_, copy) in COPIES.items():
-        rows = _expected_copy(world, collection).merge(
-            documents(world, copy, collection), "outer", "id", suffixes=("_owner", "_copy")
-        )
+    for collection, _, copy, expected, copied in _copies(world):
+        rows = expected.merge(copied, "outer", "id", suffixes=("_owner", "_copy"))
         differing = rows[rows["document_owner"] != rows["document_copy"]]
         frames.append(differing.assign(collection=collection, copy=copy))
     versions = ["version_owner", "version_copy"]
     divergent = pandas.concat(frames, ignore_index=True)[["collection", "id", "copy", *versions]]
-    return divergent.fillna(dict.fromkeys(versions, 0)).astype(dict.fromkeys(versions, int))
+    divergent[versions] = divergent[versions].fillna(0).astype(int)
+    return divergent
 
 
 def compare(world: World) -> None:
     """Check that the copies equal the documents of their owners."""
-    for collection, (owner, copy) in COPIES.items():
+    for collection, owner, copy, expected, copied in _copies(world):
         rows = "customers" if collection == "customers" else "approved orders"
         check.same_rows(
-            _expected_copy(world, collection),
-            documents(world, copy, collection),
+            expected,
+            copied,
             key="id",
             claim=f"{rows} in {copy} = in {owner}",
             lake_label=copy,
@@ -81,11 +82,13 @@ def compare(world: World) -> None:
 
 def lag(world: World) -> dict[str, int]:
     """Return {service: number of events that its consumer group has not consumed yet}."""
-    return {
-        context.name: sum(groups.lag(world, context.group, *context.subscribed_topics).values())
-        for context in ALL.values()
-        if context.subscribed_topics
-    }
+    return {name: sum(lag_by_topic(world, context).values()) for name, context in ALL.items()}
+
+
+def event_ids(world: World, topic: str) -> list[str]:
+    """Return the ids of the events in a topic, "" for a message without an id."""
+    messages = topics.read_all(world, topic)
+    return [dict(message.headers() or []).get("id", b"").decode() for message in messages]
 
 
 def wait_until_consistent(world: World, timeout: float = 60) -> None:
@@ -95,21 +98,15 @@ def wait_until_consistent(world: World, timeout: float = 60) -> None:
 
     Raises:
         WorkbenchError: after `timeout` seconds.
-        ServiceLost: Kafka, Connect, or all instances of a service that has a lag are lost.
+        ServiceLost: Kafka, Connect, or a service that has a lag is lost.
     """
-    ids = {name: EventIds(world, context.topic) for name, context in ALL.items()}
 
     def is_consistent() -> bool:
         # without Kafka, a request for metrics would take some seconds
         raise_if_lost(world, "kafka")
-        pending = [name for name in ids if _count_pending(world, name, ids[name])]
-        if any(connector_publishes(world, name) for name in pending):
-            raise_if_lost(world, "connect")
         lagging = [name for name, events in lag(world).items() if events]
-        for name in lagging:
-            if not {*instance_names([name])} & {*stack.running()}:
-                raise_if_lost(world, name)
-        return not pending and not lagging
+        raise_if_lost(world, *lagging)
+        return not lagging and all(_is_published(world, name) for name in ALL)
 
     wait_until(
         is_consistent,
@@ -119,22 +116,21 @@ def wait_until_consistent(world: World, timeout: float = 60) -> None:
     )
 
 
-def _count_pending(world: World, service: str, published: EventIds) -> int:
-    """Count the unpublished events: in the outbox for a connector, else in the producer queues."""
-    if connector_publishes(world, service):
-        outbox = postgres.query(world, "SELECT id::text FROM outbox", database=service)["id"]
-        return len(set(outbox) - set(published.read()))
-    running = [n for n in (1, 2) if service_name(service, n) in stack.running()]
-    sizes = [metrics(world, service, n)["storefront_producer_queue_size"] for n in running]
-    return int(sum(sizes))
+def _is_published(world: World, service: str) -> bool:
+    """Return whether all events are published that the service or a connector can publish."""
+    if not connector_publishes(world, service):
+        names = {*instance_names([service])} & {*running()}
+        return not any(metrics(world, name)["storefront_producer_queue_size"] for name in names)
+    outbox = postgres.query(world, "SELECT id::text FROM outbox", database=service)["id"]
+    # `orders` consumes all topics
+    inbox = postgres.query(world, "SELECT id::text FROM inbox", database="orders")["id"]
+    if {*outbox} <= {*inbox}:
+        return True
+    raise_if_lost(world, "connect")
+    return False
 
 
-def event_ids(world: World, topic: str) -> list[str]:
-    """Return the ids of the events in a topic, by partition and offset."""
-    return EventIds(world, topic).read()
-
-
-def watch(world: World, key: str, email: str) -> pandas.DataFrame:
+def watch(world: World, customer: Document, email: str) -> pandas.DataFrame:
     """Change a customer's e-mail, and poll both stores in a tight loop until both have the change.
 
     A busy machine can give the processor to both services before a poll has read the outdated copy.
@@ -147,13 +143,11 @@ def watch(world: World, key: str, email: str) -> pandas.DataFrame:
     Raises:
         StackError: the command was rejected, or a store does not have the change after 30 s.
     """
-    customers = documents(world, "accounts", "customers").set_index("id")["document"]
-    before = customers[key]["contact"]["email"]
     for _ in range(5):
-        polls = _poll_change(world, key, email)
+        polls = _poll_change(world, customer["id"], email)
         if (polls["owner"] != polls["copy"]).any():
             break
-        _poll_change(world, key, before)
+        _poll_change(world, customer["id"], customer["contact"]["email"])
     return polls
 
 
@@ -170,21 +164,12 @@ def _poll_change(world: World, key: str, email: str) -> pandas.DataFrame:
         command = pool.submit(call, world, "accounts", "PATCH", f"customers/{key}", change)
 
         def both_have_it() -> bool:
-            if command.done():
-                command.result()  # raises the error of the command
-            rows = [c.execute(query, [key]).fetchall() for c in (owner, copy)]
-            emails = [row[0][0] for row in rows]
+            emails = [c.execute(query, [key]).fetchall()[0][0] for c in (owner, copy)]
             polls.append((1000 * (time.monotonic() - started), *emails))
             return emails == [email, email]
 
-        wait_until(
-            both_have_it,
-            "both stores to have the new e-mail",
-            timeout=30,
-            interval=0,
-            error=StackError,
-            is_transient=lambda _: False,
-        )
+        wait_until(both_have_it, "the new e-mail in both stores", timeout=30, interval=0)
+        command.result()
     return pandas.DataFrame(polls, columns=["ms", "owner", "copy"])
 
 

@@ -1,8 +1,8 @@
 """The services' databases. Each has a role of the same name, which owns it."""
 
-from ..base import SourceError, World, secrets
-from ..source import postgres
-from ..source.names import format_sql, role_secret
+from workbench.base import SourceError, World, secrets
+from workbench.source import postgres
+from workbench.source.names import format_sql, role_secret
 
 
 def create(world: World, name: str) -> None:
@@ -20,22 +20,21 @@ def create(world: World, name: str) -> None:
     """
     owner = _owner(world, name)
     if owner not in ("", name):
-        rename = format_sql("ALTER DATABASE {} RENAME TO …", name).as_string(None)
         raise SourceError(
             f"there is a database {name!r}, owned by {owner!r}",
             expected="no such database",
-            hint=f"rename it: {rename}",
+            hint=f"rename it: ALTER DATABASE {name} RENAME TO …",
         )
     with postgres.session(world, "postgres") as connection:
         if not postgres.role_exists(connection, name):
             password = secrets.get_or_create(secrets.Secret(role_secret(name)))
             postgres.set_password(connection, "CREATE ROLE {} LOGIN PASSWORD ", name, password)
-    postgres.create_database(world, name)
-    for statement in (
-        "ALTER DATABASE {0} OWNER TO {0}",
-        "REVOKE CONNECT ON DATABASE {0} FROM PUBLIC",
-    ):
-        postgres.execute(world, format_sql(statement, name), database="postgres")
+    if not owner:
+        postgres.execute(
+            world, format_sql("CREATE DATABASE {0} OWNER {0}", name), database="postgres"
+        )
+    revoke = format_sql("REVOKE CONNECT ON DATABASE {} FROM PUBLIC", name)
+    postgres.execute(world, revoke, database="postgres")
 
 
 def drop(world: World, *names: str) -> None:

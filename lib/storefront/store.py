@@ -11,16 +11,21 @@ from typing import Callable, Iterator, Optional, Sequence
 
 import psycopg
 from psycopg.types.json import Jsonb
+from workbench.base import ROOT, World
+from workbench.source import postgres
+from workbench.source.names import format_sql
 
-from ..base import ROOT, World
-from ..source import postgres
-from ..source.names import format_sql
+from . import faults
 from .domain import PUBLICATION, TOPICS, Context, Document, RetryLater
 from .events import Event, build_event
 
 SCHEMA_FILE = ROOT / "data" / "storefront" / "store.sql"
 # errors of a document that PostgreSQL cannot store: a retry would fail, too
-NON_RETRYABLE_ERRORS = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded)
+NON_RETRYABLE_ERRORS = (
+    psycopg.DataError,
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+)
 
 
 @dataclass(frozen=True)
@@ -97,14 +102,11 @@ class Store:
             )
             return Change(event.version, event, connector_publishes(c))
 
-    def apply_events(
-        self, events: Sequence[Event], before_commit: Callable[[], object] = lambda: None
-    ) -> list[str]:
+    def apply_events(self, events: Sequence[Event]) -> list[str]:
         """Store the documents of events in one transaction.
 
         Args:
             events: the events, in the order of their offsets.
-            before_commit: called at the end of the transaction.
 
         Returns:
             The outcome of each event: `applied`; `stale` if the store has this version or a later
@@ -113,7 +115,7 @@ class Store:
         """
         with self.transaction() as c:
             outcomes = [self._apply_event(c, event) for event in events]
-            before_commit()
+            faults.reach("in_transaction")
         return outcomes
 
     def _apply_event(self, c: psycopg.Connection, event: Event) -> str:
