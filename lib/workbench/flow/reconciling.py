@@ -150,6 +150,12 @@ class _Comparison:
         columns = {name: lake.get(name, pyarrow.string()) for name in names}
         columns = {name: kind for name, kind in columns.items() if kind_name(kind) in dialect}
         self.not_compared = sorted(n for n in {*lake, *names} - {*columns} if is_data(n))
+        if not {*capture.keys} <= {*columns}:
+            raise LakeError(
+                f"the key of {capture.source} has other values in the lake: {', '.join(capture.keys)}",
+                location=self.table.base,
+                expected="a key with the same values, so that rows can be compared (docs/types.md)",
+            )
         self.source = Side(dialect, source, columns, capture.keys, run_in_source)
         self.lake = in_memory(
             rows, columns, capture.keys, f"max({VERSION})", _wrong_partition(self.table, columns)

@@ -208,8 +208,7 @@ class FlowReader:
                 yield self._problem("stale", level, seconds=seconds, **seen.freshness)
 
     def _observe_registry(self, seen: Observation) -> Iterator[Problem]:
-        formats = {each.name: each.format for each in self.flow.captures}
-        avro = [f"{r.topic}-value" for name, r in self.topics.items() if formats[name] == "avro"]
+        avro = [f"{each.topic}-value" for each in self.topics.values() if each.format == "avro"]
         try:
             if avro:
                 registry.artifacts(self.world, avro)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Callable, Iterator
 
 import pandas
@@ -44,6 +45,7 @@ class Memory(BaseModel):
     grown: dict[str, tuple[int, float]] = {}
 
 
+@dataclass
 class SourceReader:
     """Observes the source side of a flow again and again.
 
@@ -52,19 +54,14 @@ class SourceReader:
         flow: its captured tables.
         topics: the topics by the names of their captures.
         memory: what earlier observations saw.
+        problem: makes a problem of the flow (see `problems.problem`).
     """
 
-    def __init__(
-        self,
-        world: World,
-        flow: CaptureFlow,
-        topics: dict[str, TopicReader],
-        memory: Memory,
-        problem: Callable[..., Problem],
-    ):
-        """Take the attributes, and the function that makes a problem of the flow (see `problems.problem`)."""
-        self.world, self.flow, self.topics, self.memory = world, flow, topics, memory
-        self._problem, self.limits = problem, world.watch
+    world: World
+    flow: CaptureFlow
+    topics: dict[str, TopicReader]
+    memory: Memory
+    problem: Callable[..., Problem]
 
     def observe_connectors(self, seen: Observation) -> Iterator[Problem]:
         """Observe the connectors."""
@@ -74,9 +71,9 @@ class SourceReader:
                 if name in existing:
                     yield from self._observe_connector(name, seen)
                 else:
-                    yield self._problem("connector_missing", connector=name)
+                    yield self.problem("connector_missing", connector=name)
         except (StackError, ConnectorError) as e:
-            yield self._problem("connect_down", reason=e.message)
+            yield self.problem("connect_down", reason=e.message)
 
     def _observe_connector(self, name: str, seen: Observation) -> Iterator[Problem]:
         status, offset = connect.status(self.world, name), connect.offset(self.world, name)
@@ -84,13 +81,13 @@ class SourceReader:
         seen.states[name] = states
         reason = validation.failure_message(name, status)
         if reason:
-            yield self._problem("connector_failed", connector=name, reason=reason)
+            yield self.problem("connector_failed", connector=name, reason=reason)
         elif states != "RUNNING":
-            yield self._problem("connector_stopped", connector=name, states=states)
+            yield self.problem("connector_stopped", connector=name, states=states)
         if offset and name not in self.memory.had_offset:
             self.memory.had_offset.append(name)
         elif offset == {} and name in self.memory.had_offset:
-            yield self._problem("offsets_lost", connector=name)
+            yield self.problem("offsets_lost", connector=name)
 
     def observe_database(self, seen: Observation) -> Iterator[Problem]:
         """Observe the slots and tables of PostgreSQL."""
@@ -103,28 +100,28 @@ class SourceReader:
                 if name in slots.index:
                     yield from self._observe_slot(name, slots.loc[name], seen)
                 else:
-                    yield self._problem("slot_missing", slot=name)
+                    yield self.problem("slot_missing", slot=name)
             yield from self._observe_tables()
             yield from self._observe_silence()
         except WorkbenchError as e:
-            yield self._problem("source_down", reason=e.location or e.message)
+            yield self.problem("source_down", reason=e.location or e.message)
 
     def _observe_slot(self, name: str, slot: pandas.Series, seen: Observation) -> Iterator[Problem]:
         now, retained = time.time(), int(slot["bytes_behind"])
         seen.retained[name] = retained
         if slot["wal_status"] == "lost":
-            yield self._problem("slot_lost", slot=name)
+            yield self.problem("slot_lost", slot=name)
             return
         if not slot["active"]:
-            yield self._problem("slot_inactive", slot=name)
-        level = level_of(retained / MIB, self.limits.retained_mib)
+            yield self.problem("slot_inactive", slot=name)
+        level = level_of(retained / MIB, self.world.watch.retained_mib)
         if level:
-            yield self._problem("slot_retains", level, slot=name, mib=retained / MIB)
+            yield self.problem("slot_retains", level, slot=name, mib=retained / MIB)
         position, before, since = self.memory.slots.get(name, ("", 0, now))
         if position != slot["confirmed"] or retained <= before:
             self.memory.slots[name] = (slot["confirmed"], retained, now)
-        elif slot["active"] and now - since > self.limits.stalled_s:
-            yield self._problem("slot_stalled", slot=name, seconds=now - since)
+        elif slot["active"] and now - since > self.world.watch.stalled_s:
+            yield self.problem("slot_stalled", slot=name, seconds=now - since)
 
     def _observe_tables(self) -> Iterator[Problem]:
         """Compare the tables with those that were captured, and with the publication."""
@@ -133,12 +130,12 @@ class SourceReader:
             replaced = self.flow.replaced_tables(self.world)
             for table in replaced:
                 remedy = self.flow.replacement_remedy([table])
-                yield self._problem("table_replaced", table=table, remedy=remedy)
+                yield self.problem("table_replaced", table=table, remedy=remedy)
         frame = postgres.publications(self.world, self.flow.database)
         published = {*frame[frame["publication"] == self.flow.publication]["table"]}
         sources = {capture.source for capture in self.flow.captures}
         for table in sorted(sources - published - {*replaced}):
-            yield self._problem("not_published", table=table, publication=self.flow.publication)
+            yield self.problem("not_published", table=table, publication=self.flow.publication)
 
     def _observe_silence(self) -> Iterator[Problem]:
         """Compare the numbers of changed rows with the topics' messages."""
@@ -155,9 +152,9 @@ class SourceReader:
                 continue
             since = since or now
             self.memory.changed[source] = (before, since)
-            if now - since > self.limits.silent_s:
+            if now - since > self.world.watch.silent_s:
                 values = {"rows": counts[source] - before, "seconds": now - since}
-                yield self._problem("no_records", connector=capture.connector, **values)
+                yield self.problem("no_records", connector=capture.connector, **values)
 
     def _last_growth(self, reader: TopicReader, now: float) -> float:
         """Return when a topic had new messages for the last time, also for an earlier process."""

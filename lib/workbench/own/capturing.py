@@ -154,7 +154,7 @@ def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: st
     }
     if poll and (engine, options["format"]) != ("postgres", "json"):
         raise LakeError(
-            f"a table of {engine} cannot be polled with messages in {format}",
+            f"a table of {engine} cannot be polled with messages in {options['format']}",
             expected="PostgreSQL and JSON",
             hint="--format json" if engine == "postgres" else "without --poll the log is read",
         )
@@ -176,7 +176,7 @@ def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     used = [f"catalog database {flow} (of the walkthroughs)"] if flow in RESERVED else []
     used += [f"connector {name}"] if name in landing.names(at) else []
     used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
-    if not used and session(at).catalog.databaseExists(flow):
+    if session(at).catalog.databaseExists(flow):
         used.append(f"catalog database {flow}")
     if declared.has_publication:
         slot = postgres.slot_prefix(at) + name
