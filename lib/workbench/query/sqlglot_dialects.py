@@ -190,40 +190,71 @@ def _unnest_sql(self: SparkGenerator, unnest: exp.Unnest) -> str:
 
 
 def _cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
-    """Translate a cast; Spark's takes other texts, and writes texts otherwise."""
-    value, to = cast.this, cast.to
-    kind, is_try = athena_types.kind_of(to), isinstance(cast, exp.TryCast)
-    is_json, is_nested = _is_json(value), to.this in exp.DataType.NESTED_TYPES
-    # sqlglot removes the size of a type that it generates, so it gets a copy
-    to_sql = "DECIMAL(38, 0)" if kind == "decimal" and not to.expressions else self.sql(to.copy())
-    if isinstance(value, exp.Null):
+    """Translate a cast: Spark's takes other texts, and writes other texts."""
+    to_sql = _type_sql(self, cast.to)
+    if isinstance(cast.this, exp.Null):
         return f"CAST(NULL AS {to_sql})"
-    if is_nested and not is_json:
+    kind = _cast_kind(cast)
+    if kind == "nested":
         return _nested_cast_sql(self, cast)
-    if kind in TIME_KINDS and to.expressions:
-        return _time_literal_sql(self, cast, to_sql)
-    if kind == "text" and _is_time_literal(value):
-        raise unsupported("the text of a literal TIMESTAMP", cast)
-    if is_json and kind in ("json", "zoned"):
-        raise unsupported(f"a cast from JSON to {to_sql}", cast)
-    if is_json:
-        kind = "nested from json" if is_nested else "from json"
-    elif kind == "json" and is_try:
+    x, is_try = self.sql(cast.this), isinstance(cast, exp.TryCast)
+    pattern = exp.Literal.string(f"^(?!({TEXT_FORMS.get(kind)})$)").sql(Spark)
+    values = {
+        "x": x,
+        "to": to_sql,
+        "cast": "TRY_CAST" if is_try else "CAST",
+        "mode": "PERMISSIVE" if is_try else "FAILFAST",
+        "text": f"REGEXP_REPLACE(CAST({x} AS STRING), {pattern}, '?')",
+        "size": "".join(self.sql(size) for size in cast.to.expressions[:1]),
+    }
+    return fill(CASTS[kind], values)
+
+
+def _type_sql(self: SparkGenerator, to: exp.DataType) -> str:
+    """Return the SQL of a type. sqlglot removes the size of a type that it generates, so it gets a copy."""
+    if to.is_type(exp.DType.DECIMAL) and not to.expressions:
+        return "DECIMAL(38, 0)"
+    return self.sql(to.copy())
+
+
+def _cast_kind(cast: exp.Cast) -> str:
+    """Return the name of the template of a cast (`casts` in athena_functions.yaml), or "nested".
+
+    Raises:
+        LakeError: the cast has no counterpart in Spark.
+    """
+    value, to, kind = cast.this, cast.to, athena_types.kind_of(cast.to)
+    form = TEXT_FORMS.get(kind)
+    is_literal = form and value.is_string and re.fullmatch(form, value.name)
+    if _is_json(value):
+        return _json_cast_kind(cast, kind)
+    if to.this in exp.DataType.NESTED_TYPES:
+        return "nested"
+    if kind == "text":
+        return _text_cast_kind(cast)
+    if kind == "json" and isinstance(cast, exp.TryCast):
         raise unsupported("TRY_CAST to JSON", cast)
-    x = self.sql(value)
-    form = TEXT_FORMS.get(kind, "")
-    if form and value.is_string and re.fullmatch(form, value.name) and kind not in TIME_KINDS:
-        return f"CAST({x} AS {to_sql})"
-    pattern = exp.Literal.string(f"^(?!({form})$)").sql(Spark)
-    values = {"x": x, "to": to_sql, "cast": "TRY_CAST" if is_try else "CAST"}
-    values["text"] = f"REGEXP_REPLACE(CAST({x} AS STRING), {pattern}, '?')"
-    values["mode"] = "PERMISSIVE" if is_try else "FAILFAST"
-    text = fill(CASTS.get(kind, CASTS["other"]), values)
-    if kind == "text" and to.expressions:
-        return fill(
-            CASTS["sized text"], {**values, "text": text, "size": self.sql(to.expressions[0])}
-        )
-    return text
+    if kind in TIME_KINDS and to.expressions:
+        if not is_literal:
+            raise unsupported("a cast to a TIMESTAMP with a precision", cast)
+        return "time literal"  # which may have microseconds
+    is_plain = is_literal and kind not in TIME_KINDS
+    return "other" if is_plain or kind not in CASTS else kind
+
+
+def _text_cast_kind(cast: exp.Cast) -> str:
+    """Return the name of the template of a cast to text."""
+    if _is_time_literal(cast.this):
+        raise unsupported("the text of a literal TIMESTAMP", cast)
+    return "sized text" if cast.to.expressions else "text"
+
+
+def _json_cast_kind(cast: exp.Cast, kind: str) -> str:
+    """Return the name of the template of a cast from JSON."""
+    if kind in ("json", "zoned") or (kind == "text" and cast.to.expressions):
+        raise unsupported(f"a cast from JSON to {cast.to.sql(AthenaDialect)}", cast)
+    is_nested = cast.to.this in exp.DataType.NESTED_TYPES
+    return "nested from json" if is_nested else "from json"
 
 
 def _is_json(value: exp.Expr) -> bool:
@@ -242,14 +273,6 @@ def _is_time_literal(value: exp.Expr) -> bool:
         and bool(value.to.expressions)
         and value.to.is_type(exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ)
     )
-
-
-def _time_literal_sql(self: SparkGenerator, cast: exp.Cast, to_sql: str) -> str:
-    """Translate TIMESTAMP '…', which may have microseconds."""
-    form = TEXT_FORMS[athena_types.kind_of(cast.to)]
-    if not cast.this.is_string or not re.fullmatch(form, cast.this.name):
-        raise unsupported("a cast to a TIMESTAMP with a precision", cast)
-    return f"CAST(CAST({self.sql(cast.this)} AS TIMESTAMP) AS {to_sql})"
 
 
 def _nested_cast_sql(self: SparkGenerator, cast: exp.Cast) -> str:
