@@ -310,6 +310,10 @@ def select_where(view: str, condition: str) -> exp.Select:
             location=condition[:200],
             expected="a condition without a subquery",
         )
+    where = query.args["where"]
+    where.set(
+        "this", where.this.unnest()
+    )  # Spark takes `view WHERE (true)` for an alias with columns
     return cast(exp.Select, query)
 
 
