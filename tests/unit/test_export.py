@@ -29,11 +29,3 @@ def test_the_code_of_a_folded_cell_is_folded_and_its_result_line_is_not():
 def test_without_folded_cells_nothing_is_folded():
     html = page(new_code_cell("open_cell()", outputs=[LINE]))
     assert "<details" not in html and "open_cell" in html and "✔ rows: lake 829" in html
-
-
-def test_code_in_an_output_has_the_font_of_code():
-    """A rule of the theme with the same specificity sets `font-family: inherit`."""
-    html = page()
-    rule = re.search(r"\.jp-OutputArea-output \.highlight pre \{([^}]*)\}", html)
-    assert "font-family: var(--jp-code-font-family)" in rule[1]
-    assert rule.start() > html.rindex("font-family: inherit")
