@@ -140,32 +140,26 @@ def test_a_missing_whole_number_is_named():
         check.same_rows(years, years.assign(born=pd.array([None], dtype="Int64")), key="id")
 
 
-def test_true_is_not_one():
-    with pytest.raises(CheckFailed):
-        check.same_rows(other(freight=[1, 0, 1]), other(freight=[True, False, True]), "order_id")
+@pytest.mark.parametrize(
+    "source, lake",
+    [
+        ([1, 0, 1], [True, False, True]),
+        ([2**53 + 1, 1, 1], [float(2**53), 1.0, 1.0]),
+        ([0.1234567890123, 1, 2], np.array([0.1234567890123, 1, 2], dtype=np.float32)),
+    ],
+)
+def test_numbers_that_only_look_equal_differ(source, lake):
+    with pytest.raises(CheckFailed, match="order_id=10248, freight"):
+        check.same_rows(other(freight=source), other(freight=lake), "order_id")
 
 
-def test_large_integers_stay_exact():
-    with pytest.raises(CheckFailed):
-        check.same_rows(
-            other(freight=[2**53 + 1, 1, 1]), other(freight=[float(2**53), 1.0, 1.0]), "order_id"
-        )
-
-
-def test_a_float32_lake_of_a_double_source_is_seen():
-    with pytest.raises(CheckFailed, match="order_id=10248"):
-        precise = [0.1234567890123, 1, 2]
-        check.same_rows(
-            other(freight=precise), other(freight=np.array(precise, dtype=np.float32)), "order_id"
-        )
-
-
-def test_five_rows_are_named_and_the_rest_counted():
+def test_five_rows_are_named_and_the_rest_counted(capsys):
     source = pd.DataFrame({"id": range(100), "v": range(100)})
     with pytest.raises(CheckFailed) as e:
         check.same_rows(source, source.assign(v=-1), "id")
     assert "id=4, v: lake -1, source 4" in str(e.value) and "id=5" not in str(e.value)
     assert "… and 95 more" in str(e.value)
+    assert "lake 100 rows × 2 columns, 100 differences · source" in capsys.readouterr().out
 
 
 def test_keys_of_several_columns():
@@ -181,12 +175,6 @@ def test_a_check_that_cannot_fail_is_refused():
     with pytest.raises(CheckFailed, match="same object"):
         check.same_rows(ROWS, ROWS, "order_id")
     check.same_rows(ROWS[:0], ROWS[:0].copy(), "order_id", allow_empty=True)
-
-
-def test_the_line_tells_how_much_differs(capsys):
-    with pytest.raises(CheckFailed):
-        check.same_rows(ROWS, other(freight=[0, 11.61, 8.53]), "order_id", "orders")
-    assert "lake 3 rows × 5 columns, 1 difference · source" in capsys.readouterr().out
 
 
 def test_200_000_rows_take_less_time_than_twice_their_text():
@@ -242,7 +230,6 @@ def test_arrays_are_values_like_lists(capsys):
     for left, right, says in (
         (np.array([1, 2]), [1, 3], "source [1, 3], but lake [1, 2]"),
         (np.array([1, 2]), 1, "source 1, but lake [1, 2]"),
-        (np.arange(40), np.arange(39), "only lake: position 40: 39"),
     ):
         with pytest.raises(CheckFailed) as e:
             check.equal("items", left, right)

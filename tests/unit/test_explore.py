@@ -515,7 +515,7 @@ def test_a_history(world, people):
     assert history.frame["label"].tolist() == ["t0", "t1", "t2, now"]
     assert history.frame["inserted"].tolist() == [2, 0, 1] and history.frame["readable"].all()
     assert "data:image/png;base64," in history._repr_html_() and "t2, now" in repr(history)
-    with pytest.raises(LakeError, match="no commits to draw"):
+    with pytest.raises(LakeError, match="nothing to draw"):
         explore.history(world, arrow_lake.new_table(world, "empty"))
 
 

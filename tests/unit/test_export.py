@@ -31,14 +31,6 @@ def test_without_folded_cells_nothing_is_folded():
     assert "<details" not in html and "open_cell" in html and "✔ rows: lake 829" in html
 
 
-def test_code_in_an_output_has_the_font_of_code():
-    """A rule of the theme with the same specificity sets `font-family: inherit`."""
-    html = page()
-    rule = re.search(r"\.jp-OutputArea-output \.highlight pre \{([^}]*)\}", html)
-    assert "font-family: var(--jp-code-font-family)" in rule[1]
-    assert rule.start() > html.rindex("font-family: inherit")
-
-
 def test_a_picture_beside_the_notebook_is_in_the_page(tmp_path):
     (tmp_path / "a.svg").write_text("<svg/>")
     html = export.to_html(new_notebook(cells=[new_markdown_cell("![a](a.svg)")]), tmp_path)
