@@ -11,9 +11,8 @@ from workbench.source import postgres
 from workbench.source.names import format_sql
 from workbench.topic import topics
 
-from .client import call, metrics
+from .client import call, instance_names, metrics, raise_if_lost, running
 from .domain import ALL, Document, published
-from .instances import instance_names, raise_if_lost, running
 from .service import lag_by_topic
 from .setup import connector_publishes
 

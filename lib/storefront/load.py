@@ -11,9 +11,8 @@ import pandas
 import requests
 from workbench.base import ROOT, StackError, World, wait_until
 
-from .client import request
+from .client import raise_if_lost, request
 from .domain import ALL, KEY, STATUSES, Document, published
-from .instances import raise_if_lost
 
 DATA = ROOT / "data" / "storefront"
 TIMEOUT_SECONDS = 120
@@ -30,7 +29,7 @@ class Operation(NamedTuple):
     """A command for a service, about one document.
 
     Attributes:
-        service: name of the service, or of one of its instances.
+        service: name of the service, or of one of its client.
         method: HTTP method.
         path: path of the request, without a leading slash.
         body: the JSON object of the request.
