@@ -62,7 +62,12 @@ def random_operations(seed: int, count: int) -> list[Operation]:
             )
         if draw < 0.4:
             key = rng.choice(customers)
-            change = _random_change(rng, sample["customer"])
+            contact = {"email": f"{rng.getrandbits(32):08x}@internet.com"}
+            addresses = [
+                {**address, "city": f"City {rng.randrange(1000)}"}
+                for address in sample["customer"]["addresses"]
+            ]
+            change = {"contact": contact} if rng.random() < 0.5 else {"addresses": addresses}
             return Operation("accounts", "PATCH", f"customers/{key}", change, key)
         if draw < 0.55 or not open_orders:
             key = f"{rng.getrandbits(128):032x}"
@@ -80,15 +85,6 @@ def random_operations(seed: int, count: int) -> list[Operation]:
         return Operation(service, "POST", f"orders/{key}/status", body, key)
 
     return [operation(1_528_339_278_058 + number) for number in range(count)]
-
-
-def _random_change(rng: random.Random, customer: Document) -> Document:
-    """Return a new e-mail address, or new cities of the addresses."""
-    contact = {"email": f"{rng.getrandbits(32):08x}@internet.com"}
-    addresses = [
-        {**address, "city": f"City {rng.randrange(1000)}"} for address in customer["addresses"]
-    ]
-    return {"contact": contact} if rng.random() < 0.5 else {"addresses": addresses}
 
 
 def expected_state(operations: Iterable[Operation]) -> dict[str, pandas.DataFrame]:

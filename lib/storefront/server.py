@@ -52,18 +52,12 @@ def create_app(service: Service, port: int) -> FastAPI:
         response: Response = await call_next(request)
         return response
 
-    @app.get("/health")
-    def health() -> dict[str, str]:
-        return service.health()
-
     @app.get("/metrics")
     def metrics() -> Response:
         return Response(service.export_metrics(), media_type=CONTENT_TYPE_LATEST)
 
-    @app.post("/faults")
-    def arm(fault: faults.Fault) -> faults.Fault:
-        faults.arm(fault)
-        return fault
+    app.add_api_route("/health", service.health, methods=["GET"])
+    app.add_api_route("/faults", faults.arm, methods=["POST"])
 
     def run(command: Command, request: Request, body: dict[str, Any]) -> Document:
         key = request.path_params.get("key", body.get(id_field))
