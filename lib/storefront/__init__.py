@@ -10,8 +10,7 @@ store      a service's own database: documents, published events (outbox), consu
 service    commands, consumer and metrics of a service
 server     the process of a service, with its HTTP interface
 faults     fault points, at which a service kills its own process
-instances  the instances of the services, as services of the embedded stack
-client     sends requests to the services
+client     starts and stops the instances of the services, and sends them requests
 setup      creates and removes the services, stores, topics and connectors
 audit      compares the stores, waits until they agree, and measures how long they differ
 load       random commands, and the state that they result in

@@ -10,7 +10,7 @@ from workbench.base.terminal import echo
 from workbench.cli.options import WORLD, open_world
 from workbench.source import postgres
 
-from . import audit, client, instances, setup
+from . import audit, client, setup
 from .domain import ALL
 from .load import random_operations, run
 
@@ -42,7 +42,7 @@ def status(world: str = WORLD) -> None:
     """Show the state and the consumer lag of each service."""
     loaded = _open_created(world)
     lag = audit.lag(loaded)
-    for name in dict.fromkeys([*ALL, *instances.running()]):
+    for name in dict.fromkeys([*ALL, *client.running()]):
         try:
             state = client.call(loaded, name, "GET", "health")["events"]
         except StackError as e:
@@ -73,7 +73,7 @@ def load(
 def down(world: str = WORLD) -> None:
     """Stop the services; stores and topics stay. Notebook 99 removes them."""
     open_world(world)
-    instances.stop()
+    client.stop()
 
 
 def _open_created(name: str) -> World:

@@ -1,7 +1,6 @@
 """Compares the stores of the storefront, waits until they agree, and measures how long they differ."""
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Iterator
 
 import pandas
@@ -11,9 +10,8 @@ from workbench.source import postgres
 from workbench.source.names import format_sql
 from workbench.topic import topics
 
-from .client import call, metrics
-from .domain import ALL, Document, published
-from .instances import instance_names, raise_if_lost, running
+from .client import call, instance_names, metrics, raise_if_lost, running
+from .domain import ALL, published
 from .service import lag_by_topic
 from .setup import connector_publishes
 
@@ -130,46 +128,42 @@ def _is_published(world: World, service: str) -> bool:
     return False
 
 
-def watch(world: World, customer: Document, email: str) -> pandas.DataFrame:
+def watch(world: World, key: str, email: str) -> pandas.DataFrame:
     """Change a customer's e-mail, and poll both stores in a tight loop until both have the change.
 
     A busy machine can give the processor to both services before a poll has read the outdated copy.
     Then the e-mail is changed back and once more, at most five times.
 
     Returns:
-        One row for each poll of the last change: ms (since the command was sent), owner (the e-mail
-        in accounts), copy (the e-mail in orders).
+        One row for each poll of the last change, the first one before the change: ms (since the
+        first poll), owner (the e-mail in accounts), copy (the e-mail in orders).
 
     Raises:
-        StackError: the command was rejected, or a store does not have the change after 30 s.
+        StackError: the command was rejected.
+        WorkbenchError: a store does not have the change after 30 s.
     """
     for _ in range(5):
-        polls = _poll_change(world, customer["id"], email)
+        polls = _poll_change(world, key, email)
         if (polls["owner"] != polls["copy"]).any():
             break
-        _poll_change(world, customer["id"], customer["contact"]["email"])
+        _poll_change(world, key, polls["owner"][0])
     return polls
 
 
 def _poll_change(world: World, key: str, email: str) -> pandas.DataFrame:
     query = "SELECT document->'contact'->>'email' FROM customers WHERE id = %s"
     polls: list[tuple[float, ...]] = []
-    with (
-        postgres.session(world, "accounts") as owner,
-        postgres.session(world, "orders") as copy,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        started = time.monotonic()
-        change = {"contact": {"email": email}}
-        command = pool.submit(call, world, "accounts", "PATCH", f"customers/{key}", change)
+    started = time.monotonic()
+    with postgres.session(world, "accounts") as owner, postgres.session(world, "orders") as copy:
 
         def both_have_it() -> bool:
             emails = [c.execute(query, [key]).fetchall()[0][0] for c in (owner, copy)]
             polls.append((1000 * (time.monotonic() - started), *emails))
             return emails == [email, email]
 
+        both_have_it()
+        call(world, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": email}})
         wait_until(both_have_it, "the new e-mail in both stores", timeout=30, interval=0)
-        command.result()
     return pandas.DataFrame(polls, columns=["ms", "owner", "copy"])
 
 

@@ -34,10 +34,10 @@ class Event(BaseModel):
     version: PositiveInt
     document: Document
 
-    def to_message(self) -> tuple[bytes, bytes, dict[str, Any]]:
+    def to_message(self) -> tuple[str, str, dict[str, Any]]:
         """Return (key, value, options of the producer) for `topics.produce`."""
-        headers = [("id", str(self.id).encode()), ("version", str(self.version).encode())]
-        return self.key.encode(), json.dumps(self.document).encode(), {"headers": headers}
+        headers = [("id", str(self.id)), ("version", str(self.version))]
+        return self.key, json.dumps(self.document), {"headers": headers}
 
 
 def build_event(topic: str, key: str, version: int, document: Document) -> Event:

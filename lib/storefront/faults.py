@@ -28,9 +28,10 @@ _armed: dict[
 ] = {}  # {fault point: how often it may still be reached} of this process
 
 
-def arm(fault: Fault) -> None:
-    """Arm a fault point of this process."""
+def arm(fault: Fault) -> Fault:
+    """Arm a fault point of this process, and return the fault."""
     _armed[fault.at] = fault.after
+    return fault
 
 
 def reach(point: FaultPoint) -> None:

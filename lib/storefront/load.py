@@ -11,9 +11,8 @@ import pandas
 import requests
 from workbench.base import ROOT, StackError, World, wait_until
 
-from .client import request
+from .client import raise_if_lost, request
 from .domain import ALL, KEY, STATUSES, Document, published
-from .instances import raise_if_lost
 
 DATA = ROOT / "data" / "storefront"
 TIMEOUT_SECONDS = 120
@@ -30,7 +29,7 @@ class Operation(NamedTuple):
     """A command for a service, about one document.
 
     Attributes:
-        service: name of the service, or of one of its instances.
+        service: name of the service, or of one of its client.
         method: HTTP method.
         path: path of the request, without a leading slash.
         body: the JSON object of the request.
@@ -63,7 +62,12 @@ def random_operations(seed: int, count: int) -> list[Operation]:
             )
         if draw < 0.4:
             key = rng.choice(customers)
-            change = _random_change(rng, sample["customer"])
+            contact = {"email": f"{rng.getrandbits(32):08x}@internet.com"}
+            addresses = [
+                {**address, "city": f"City {rng.randrange(1000)}"}
+                for address in sample["customer"]["addresses"]
+            ]
+            change = {"contact": contact} if rng.random() < 0.5 else {"addresses": addresses}
             return Operation("accounts", "PATCH", f"customers/{key}", change, key)
         if draw < 0.55 or not open_orders:
             key = f"{rng.getrandbits(128):032x}"
@@ -81,15 +85,6 @@ def random_operations(seed: int, count: int) -> list[Operation]:
         return Operation(service, "POST", f"orders/{key}/status", body, key)
 
     return [operation(1_528_339_278_058 + number) for number in range(count)]
-
-
-def _random_change(rng: random.Random, customer: Document) -> Document:
-    """Return a new e-mail address, or new cities of the addresses."""
-    contact = {"email": f"{rng.getrandbits(32):08x}@internet.com"}
-    addresses = [
-        {**address, "city": f"City {rng.randrange(1000)}"} for address in customer["addresses"]
-    ]
-    return {"contact": contact} if rng.random() < 0.5 else {"addresses": addresses}
 
 
 def expected_state(operations: Iterable[Operation]) -> dict[str, pandas.DataFrame]:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import Any, Callable
+from typing import Any
 
 import psycopg
 import uvicorn
@@ -52,18 +52,12 @@ def create_app(service: Service, port: int) -> FastAPI:
         response: Response = await call_next(request)
         return response
 
-    @app.get("/health")
-    def health() -> dict[str, str]:
-        return service.health()
-
     @app.get("/metrics")
     def metrics() -> Response:
         return Response(service.export_metrics(), media_type=CONTENT_TYPE_LATEST)
 
-    @app.post("/faults")
-    def arm(fault: faults.Fault) -> faults.Fault:
-        faults.arm(fault)
-        return fault
+    app.add_api_route("/health", service.health, methods=["GET"])
+    app.add_api_route("/faults", faults.arm, methods=["POST"])
 
     def run(command: Command, request: Request, body: dict[str, Any]) -> Document:
         key = request.path_params.get("key", body.get(id_field))
@@ -72,13 +66,13 @@ def create_app(service: Service, port: int) -> FastAPI:
     id_field = ID_FIELDS[service.context.owned_collection]
     for (method, path), command in service.context.commands.items():
         app.add_api_route(f"/{path}", partial(run, command), methods=[method])
+
+    def reject(status: int, request: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": first_line(error)}, status)
+
     for error_class, status in ERROR_STATUSES.items():
-        app.add_exception_handler(error_class, _error_handler(status))
+        app.add_exception_handler(error_class, partial(reject, status))
     return app
-
-
-def _error_handler(status: int) -> Callable[[Request, Exception], Response]:
-    return lambda request, error: JSONResponse({"detail": first_line(error)}, status)
 
 
 def main(world_name: str, context: str, url: str) -> None:

@@ -3,20 +3,20 @@
 Several instances of a service share its store and its topics.
 """
 
+import collections
 import contextlib
 import logging
 import threading
 import time
-from collections import Counter
 from typing import Optional
 
 import psycopg
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Summary, generate_latest
 from workbench.base import LakeError, WorkbenchError, World, first_line
 from workbench.topic import dlq, groups, topics
 
-from . import faults, metrics
+from . import faults
 from .domain import DLQ_TOPIC, Command, Context, Document, RetryLater
 from .events import Event, parse_event
 from .store import NON_RETRYABLE_ERRORS, Store, connector_publishes
@@ -39,6 +39,39 @@ CONSUMER_SETTINGS = {
     "session.timeout.ms": 2_000,
     "heartbeat.interval.ms": 500,
 }
+REGISTRY = CollectorRegistry()
+EVENTS_PUBLISHED = Counter(
+    "storefront_events_published", "Events written to the outbox", ["topic"], registry=REGISTRY
+)
+EVENTS_DELIVERED = Counter(
+    "storefront_events_delivered",
+    "Events of this process that Kafka has confirmed",
+    ["topic"],
+    registry=REGISTRY,
+)
+EVENTS_CONSUMED = Counter(
+    "storefront_events_consumed",
+    "Consumed events, by outcome",
+    ["topic", "outcome"],
+    registry=REGISTRY,
+)
+EVENT_SECONDS = Summary(
+    "storefront_event_processing_seconds",
+    "Processing time of an event: its share of the batch",
+    ["topic"],
+    registry=REGISTRY,
+)
+LAG = Gauge(
+    "storefront_lag",
+    "Events of a topic that the consumer group has not consumed yet",
+    ["topic"],
+    registry=REGISTRY,
+)
+PRODUCER_QUEUE_SIZE = Gauge(
+    "storefront_producer_queue_size",
+    "Events of this process that Kafka has not confirmed yet",
+    registry=REGISTRY,
+)
 logger = logging.getLogger(__name__)
 
 
@@ -57,7 +90,7 @@ class Service:
         self.caught_up = threading.Event()
         self.store, self._consumer_store = Store(world, context), Store(world, context)
         self.producer = Producer(topics.settings(world, **PRODUCER_SETTINGS))
-        metrics.PRODUCER_QUEUE_SIZE.set_function(lambda: len(self.producer))
+        PRODUCER_QUEUE_SIZE.set_function(lambda: len(self.producer))
         self._command_lock = threading.Lock()
 
     # --- commands
@@ -86,7 +119,7 @@ class Service:
             event = change.event
             if event:
                 faults.reach("after_commit")
-                metrics.EVENTS_PUBLISHED.labels(event.topic).inc()
+                EVENTS_PUBLISHED.labels(event.topic).inc()
                 if not change.connector_publishes:
                     self._publish(event)
         return {"key": key, "version": change.version, "event": event.id if event else None}
@@ -157,9 +190,9 @@ class Service:
         dlq.publish_messages(self.world, DLQ_TOPIC, dead, self.context.group, __name__)
         seconds = (time.monotonic() - started) / len(messages)
         for (_, event), outcome in zip(events, outcomes):
-            metrics.EVENTS_CONSUMED.labels(event.topic, outcome).inc()
-            metrics.EVENT_SECONDS.labels(event.topic).observe(seconds)
-        logger.info("consumed %s, dead letters: %s", dict(Counter(outcomes)), len(dead))
+            EVENTS_CONSUMED.labels(event.topic, outcome).inc()
+            EVENT_SECONDS.labels(event.topic).observe(seconds)
+        logger.info("consumed %s, dead letters: %s", dict(collections.Counter(outcomes)), len(dead))
         faults.reach("before_offset_commit")
 
     def _apply(
@@ -185,8 +218,8 @@ class Service:
         self.producer.poll(0)
         with contextlib.suppress(WorkbenchError):  # without Kafka the metric keeps its last value
             for topic, lag in lag_by_topic(self.world, self.context).items():
-                metrics.LAG.labels(topic).set(lag)
-        return generate_latest(metrics.REGISTRY)
+                LAG.labels(topic).set(lag)
+        return generate_latest(REGISTRY)
 
     def require_caught_up(self) -> None:
         """Check that the events that were published before the start are consumed.
@@ -226,4 +259,4 @@ def _on_delivery(error: Optional[KafkaError], message: Message) -> None:
             "event lost: topic %s, key %r: %s", message.topic(), message.key(), error.str()
         )
     else:
-        metrics.EVENTS_DELIVERED.labels(message.topic()).inc()
+        EVENTS_DELIVERED.labels(message.topic()).inc()

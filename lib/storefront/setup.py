@@ -9,7 +9,7 @@ from workbench.source import postgres
 from workbench.source.names import format_sql
 from workbench.topic import groups, topics
 
-from . import databases, instances
+from . import client, databases
 from .domain import ALL, PUBLICATION
 from .store import Store
 
@@ -46,7 +46,7 @@ def up(world: World, count: int = 1) -> None:
         topics.create(world, context.topic, PARTITIONS)
         if connector_publishes(world, context.name):
             stack.ensure_running(world, "connect")
-    instances.start(world, count=count)
+    client.start(world, count=count)
 
 
 def connector_publishes(world: World, store: str) -> bool:
@@ -80,7 +80,7 @@ def reset(world: World) -> None:
 
     require_embedded(world)
     stack.ensure_running(world, *storefront.walkthrough.steps.services)
-    instances.stop()
+    client.stop()
     storefront.walkthrough.reset(world)
     databases.drop(world, *ALL)
 
@@ -93,7 +93,7 @@ def restart_clean(world: World) -> None:
 
 def remaining(world: World) -> list[str]:
     """Return the running services and the stores, which `reset` removes."""
-    return [*instances.running(), *sorted({*ALL} & {*postgres.databases(world)})]
+    return [*client.running(), *sorted({*ALL} & {*postgres.databases(world)})]
 
 
 def wipe_store(world: World, store: str) -> None:
@@ -112,7 +112,7 @@ def wipe_store(world: World, store: str) -> None:
         raise StackError(
             f"{store} cannot be rebuilt from its topics", expected="orders or fulfillment"
         )
-    instances.stop(store)
+    client.stop(store)
     groups.delete(world, context.group)
     # including the inbox, because an event whose id is in the inbox is not applied again
     tables = (*context.collections, "inbox")

@@ -549,7 +549,7 @@ TEARDOWN = [
             "first = tracks.ALL[0]",
             """
 from workbench.connect import rest
-from storefront import databases, instances, setup
+from storefront import databases, client, setup
 one = tracks.ALL[0]
 def stop(*asked):
     type(one).ensure(one, *asked)
@@ -589,7 +589,7 @@ http.call("the registry", "POST", f"{world.registry.url}/apis/registry/v2/groups
 topics.create(world, sales.SALES_TOPIC)
 # of the storefront a store, a process and a consumer group: few enough that its line names all of them
 databases.create(world, "accounts")
-instances.start(world, "accounts")
+client.start(world, "accounts")
 group = Consumer(topics.settings(world, **{"group.id": "storefront.orders"}))
 group.commit(offsets=[TopicPartition(sales.SALES_TOPIC, 0, 0)], asynchronous=False)
 group.close()

@@ -133,10 +133,10 @@ for name in ("orders", "fulfillment"):
 postgres.execute(world, "UPDATE outbox SET version = version WHERE aggregateid = %s", [one], database="accounts")"""
 # Restarted services count from zero, and no consumer can store the next events.
 HELD = """
-from storefront import instances
+from storefront import client
 
-instances.stop("orders", "fulfillment")
-instances.start(world)
+client.stop("orders", "fulfillment")
+client.start(world)
 connections = [postgres.connect(world, name) for name in ("orders", "fulfillment")]
 for connection in connections:
     connection.execute("BEGIN")
@@ -285,7 +285,7 @@ def send_late():
 )
 DISTURBANCES = [
     Run(
-        Break('instances.stop("orders")', UNSENT, {}),
+        Break('client.stop("orders")', UNSENT, {}),
         Break(
             "the changes are in the topic",
             OUT_OF_ORDER,
@@ -308,7 +308,7 @@ DISTURBANCES = [
         ),
         Break(
             "a request to a stopped service fails",
-            'instances.start(world, "orders")',
+            'client.start(world, "orders")',
             {"a request to a stopped service fails": "no failure"},
         ),
         Break(
@@ -346,8 +346,8 @@ postgres.execute(world, "DELETE FROM orders WHERE id = (SELECT min(id) FROM orde
 # The process with the armed fault was replaced. The store of accounts has another address, so that
 # the repeated command publishes an event.
 ANOTHER_ADDRESS = """
-instances.stop("accounts")
-instances.start(world, "accounts")
+client.stop("accounts")
+client.start(world, "accounts")
 other = "UPDATE customers SET document = jsonb_set(document, '{contact,email}', '\\"jane@lost.example\\"')"
 postgres.execute(world, other, database="accounts")"""
 OUTBOX = [
@@ -376,7 +376,7 @@ topics.wait_for_messages(world, domain.ACCOUNTS.topic, 2)""",
             "a second change, and a crash before the send",
             'change_email("john@kept.example")',
             {"a second change, and a crash before the send": "no failure"},
-            undo='instances.stop("accounts")',
+            undo='client.stop("accounts")',
         ),  # its fault is armed
         Break(
             'email = email_in("orders")',
@@ -390,10 +390,10 @@ postgres.execute(world, f"UPDATE customers SET {set_to}", database="orders")""",
             },
         ),
         Break(
-            "with instances.supervised(",
+            "with client.supervised(",
             """
-instances.stop("fulfillment")
-instances.start(world, "fulfillment")""",
+client.stop("fulfillment")
+client.start(world, "fulfillment")""",
             {"services that crashed on the bad day": "restarted ['accounts', 'orders'] ·"},
         ),
         Break(

@@ -12,7 +12,7 @@ from lake_help import (
     table_content,
 )
 from own_flow_help import PORT, forget_all, reset
-from storefront import audit, instances, setup
+from storefront import audit, client, setup
 from workbench import hudi, stack
 from workbench.hudi import changes
 from workbench.spark import session
@@ -76,7 +76,7 @@ def shop(world):
 def outbox(shop):
     """From the first test with this fixture on, connectors publish the events."""
     setup.enable_outbox_connectors(shop)
-    instances.start(shop)
+    client.start(shop)
     audit.wait_until_consistent(shop)
     return shop
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 import requests
-from storefront import audit, client, domain, instances, load, setup
+from storefront import audit, client, domain, load, setup
 from storefront_help import (
     CUSTOMERS,
     JOHN,
@@ -37,7 +37,7 @@ def test_a_service_without_its_store_ends_with_an_error(world):
         StackError,
         match="(?s)(no role 'accounts'|does not exist).*python -m storefront up",
     ):
-        instances.start(world, "accounts")
+        client.start(world, "accounts")
 
 
 def test_a_service_can_enter_only_its_own_store(shop):

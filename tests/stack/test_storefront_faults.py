@@ -11,7 +11,7 @@ from typing import get_args
 import psutil
 import pytest
 from psycopg import sql
-from storefront import audit, client, databases, domain, faults, instances, load, service, setup
+from storefront import audit, client, databases, domain, faults, load, service, setup
 from storefront_help import (
     CUSTOMERS,
     PUBLISHED,
@@ -64,11 +64,11 @@ KAFKA_KILLED = {
 @pytest.mark.parametrize("step", KAFKA_KILLED)
 def test_a_store_is_wiped_only_after_its_offsets_are_deleted(shop, monkeypatch, step):
     """Kafka is killed at each step; in the end the store has all documents again."""
-    instances.start(shop)
+    client.start(shop)
     customer(shop)
     audit.wait_until_consistent(shop)
     before = audit.documents(shop, "orders", "customers")
-    place = {"stop": instances, "delete": groups, "execute": postgres}[KAFKA_KILLED[step]]
+    place = {"stop": client, "delete": groups, "execute": postgres}[KAFKA_KILLED[step]]
     real = getattr(place, KAFKA_KILLED[step])
 
     def killing(*arguments, **more):
@@ -97,7 +97,7 @@ def test_a_store_is_wiped_only_after_its_offsets_are_deleted(shop, monkeypatch, 
         stack.ensure_running(shop, "kafka")
     if KAFKA_KILLED[step] == "stop":
         setup.wipe_store(shop, "orders")
-    instances.start(shop)
+    client.start(shop)
     audit.wait_until_consistent(shop, 120)
     check.same_rows(before, audit.documents(shop, "orders", "customers"), key="id", claim="rebuilt")
     audit.compare(shop)
@@ -170,7 +170,7 @@ def test_rejected_events_are_consumed_again_even_after_a_crash(shop):
         "its death behind the second batch",
         timeout=30,
     )
-    instances.start(shop)
+    client.start(shop)
     audit.wait_until_consistent(shop)
     heard = set(postgres.query(shop, "SELECT id::text FROM inbox", database="orders")["id"])
     assert not set(audit.event_ids(shop, CUSTOMERS)) - before - heard
@@ -223,7 +223,7 @@ def test_a_store_can_be_wiped_right_after_its_service_was_killed(shop):
     before = audit.documents(shop, "orders", "customers")
     stack.kill("orders")
     setup.wipe_store(shop, "orders")
-    instances.start(shop)
+    client.start(shop)
     audit.wait_until_consistent(shop)
     check.same_rows(before, audit.documents(shop, "orders", "customers"), key="id")
 
@@ -295,7 +295,7 @@ def test_a_killed_service_is_named_in_time(shop, service):
         named_in_time(service, lambda: audit.wait_until_consistent(shop))
     finally:
         stack.ensure_running(shop, "postgres")
-        instances.start(shop)
+        client.start(shop)
         audit.wait_until_consistent(shop)
 
 
@@ -314,7 +314,7 @@ def test_a_crash_between_commit_and_send_loses_the_event_until_a_connector_reads
     client.call(shop, "accounts", "POST", "faults", {"at": "after_commit"})
     with pytest.raises(StackError, match="accounts died"):
         client.call(shop, "accounts", "PATCH", f"customers/{key}", {"contact": {"email": "lost@x"}})
-    instances.start(shop)
+    client.start(shop)
     audit.wait_until_consistent(shop)
     assert list(audit.find_divergent(shop)["id"]) == [key]
     setup.enable_outbox_connectors(shop)
@@ -326,7 +326,7 @@ def test_a_crash_between_commit_and_send_loses_the_event_until_a_connector_reads
 
 
 def test_connect_starts_with_the_services_if_connectors_publish(outbox):
-    instances.stop(*domain.ALL)
+    client.stop(*domain.ALL)
     stack.stop("connect")
     setup.up(outbox)
     key = customer(outbox)
@@ -349,7 +349,7 @@ def test_a_killed_connect_is_named_in_time(outbox):
 def test_services_killed_at_ten_fault_points(outbox):
     chance, asked = random.Random(10), load.random_operations(10, 600)
     part = len(asked) // 10
-    with instances.supervised(outbox) as restarted:
+    with client.supervised(outbox) as restarted:
         for n in range(10):
             name = chance.choice([*domain.ALL])
             at = (
@@ -360,7 +360,7 @@ def test_services_killed_at_ten_fault_points(outbox):
                 client.call(outbox, name, "POST", "faults", fault)
             load.run(outbox, asked[n * part : (n + 1) * part])
             wait_until(lambda n=n: len(restarted) == n + 1, f"{name} to die at {at!r}", timeout=30)
-            instances.start(outbox)
+            client.start(outbox)
         agree(outbox, asked)
 
 
@@ -403,8 +403,8 @@ def test_two_instances_share_the_work_and_one_takes_over_for_the_other(outbox):
             .apply(lambda versions: versions.is_monotonic_increasing)
             .all()
         )
-    instances.stop(*domain.ALL)
-    instances.start(outbox)
+    client.stop(*domain.ALL)
+    client.start(outbox)
 
 
 def publish_again(world, chance):
@@ -425,9 +425,9 @@ def publish_again(world, chance):
 def disturb(world, chance, stop, counts):
     """Until `stop` is set: kill a service, suspend one, or publish events again."""
     while not stop.wait(chance.uniform(0.3, 1.5)):
-        running = [
-            name for name in instances.instance_names() if process.running_process(name)
-        ] or ["orders"]
+        running = [name for name in client.instance_names() if process.running_process(name)] or [
+            "orders"
+        ]
         name, action = chance.choice(running), chance.choice(("kill", "stand", "double"))
         with contextlib.suppress(psutil.Error, ProcessLookupError, AttributeError):
             if action == "kill":
@@ -461,7 +461,7 @@ def test_the_stores_agree_in_the_end_whatever_happens(outbox, size, count):
     trouble = threading.Thread(target=disturb, args=[outbox, chance, stop, counts])
     trouble.start()
     try:
-        with instances.supervised(outbox, count) as restarted:
+        with client.supervised(outbox, count) as restarted:
             asked = operations if count == 1 else alternate(operations)
             load.run(outbox, asked, rate=0 if size > 1_000 else 100)
             stop.set()
@@ -481,7 +481,7 @@ def test_the_stores_agree_in_the_end_whatever_happens(outbox, size, count):
         }
         setup.wipe_store(outbox, name)
         assert not sum(len(audit.documents(outbox, name, collection)) for collection in collections)
-        instances.start(outbox, name, count=count)
+        client.start(outbox, name, count=count)
         audit.wait_until_consistent(outbox, 120)
         for collection, documents in before.items():
             check.same_rows(

@@ -19,7 +19,7 @@ import instance
 import on_aws
 import psutil
 import pytest
-from storefront import instances
+from storefront import client
 from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets, tls
 from workbench.base.errors import ParamsError, StackError
@@ -650,7 +650,7 @@ def variants(value):
             yield value.model_copy(update={name: changed})
 
 
-STOREFRONT = {row.name for row in instances.INSTANCES}  # they read the params file by themselves
+STOREFRONT = {row.name for row in client.INSTANCES}  # they read the params file by themselves
 
 
 @pytest.mark.parametrize("name", sorted(STOREFRONT))

@@ -14,7 +14,7 @@ import pytest
 import requests
 import uvicorn
 from storefront import __main__ as command_line
-from storefront import audit, client, domain, events, instances, load, server, service, setup
+from storefront import audit, client, domain, events, load, server, service, setup
 from storefront.domain import CommandRejected, RetryLater
 from typer.testing import CliRunner
 from workbench.base import params, wait
@@ -162,7 +162,7 @@ def test_an_event_has_only_the_published_fields():
         "accounts.customer.change", JOHN["id"], 1, {**JOHN, "socialSecurityNumber": "1"}
     )
     assert set(event.document) == {"id", "name", "contact", "addresses"}
-    assert b"4000-0012" not in event.to_message()[1]
+    assert "4000-0012" not in event.to_message()[1]
 
 
 class Message:
@@ -362,7 +362,7 @@ def test_a_load_names_the_lost_service_and_ends(monkeypatch, lost, status):
         return ServiceLost(f"the service {name} died") if name == lost else None
 
     monkeypatch.setattr(load, "request", request)
-    monkeypatch.setattr(instances.stack, "service_down_error", service_down_error)
+    monkeypatch.setattr(client.stack, "service_down_error", service_down_error)
     monkeypatch.setattr(wait, "RESTART_GRACE_SECONDS", 0.2)
     operations = sorted(
         load.random_operations(5, 100),
@@ -395,7 +395,7 @@ def test_the_status_has_a_line_for_each_service_also_for_one_that_is_down(monkey
     monkeypatch.setattr(command_line.postgres, "databases", lambda world: [*domain.ALL])
     monkeypatch.setattr(command_line.audit, "lag", lambda world: {"orders": 7, "fulfillment": 0})
     monkeypatch.setattr(command_line.client, "call", call)
-    monkeypatch.setattr(command_line.instances, "running", lambda: ["accounts", "fulfillment_2"])
+    monkeypatch.setattr(command_line.client, "running", lambda: ["accounts", "fulfillment_2"])
     result = CliRunner().invoke(command_line.app, ["status"])
     lines = [line.split("  ")[-1] for line in result.stdout.splitlines()]
     connector = "published by the connector, lag 0"
@@ -669,7 +669,7 @@ def test_a_foreign_page_does_not_learn_which_commands_exist(shop, path):
 def test_a_store_is_wiped_only_after_its_offsets_are_deleted(monkeypatch):
     """With its offsets, a wiped store would stay empty: nothing would be consumed again."""
     world, calls = params.load("local"), []
-    monkeypatch.setattr(setup.instances, "stop", lambda *names: calls.append("stop"))
+    monkeypatch.setattr(setup.client, "stop", lambda *names: calls.append("stop"))
     monkeypatch.setattr(setup.groups, "delete", lambda *args: calls.append("forget"))
     monkeypatch.setattr(
         setup.postgres, "execute", lambda *args, **options: calls.append("truncate")
