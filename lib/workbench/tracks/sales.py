@@ -19,13 +19,12 @@ from pyspark.sql import types as T
 from .. import hudi
 from ..base import ROOT, LakeError, World
 from ..base.paths import join_uri
-from ..flow.resources import OwnedResources
-from ..flow.steps import Product, Step, Steps
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import Owns, Product
 from ..query import streams
 from ..source.row_files import read_dicts
 from ..spark import translate_errors
 from ..topic import avro, registry, topics
+from .track import Step, Track
 
 if TYPE_CHECKING:
     from ..display.draw import Picture
@@ -375,26 +374,23 @@ def _all_sales_streamed(world: World) -> bool:
 _SCRATCH_TOPICS = (SCRATCH_TOPIC, *(f"{SCRATCH_TOPIC}.{name}" for name in SCRATCH_QUERIES))
 
 _TOPICS = (SALES_TOPIC, SUMMARY_TOPIC, *_SCRATCH_TOPICS)
-walkthrough = Walkthrough(
+TRACK = Track(
     "60_streaming_sales",
-    Steps(
-        ROOT / "notebooks" / "60_streaming_sales",
-        (
-            Step("61_schemas", Product.SOURCE, _schemas_registered),
-            Step("62_streaming_query", Product.TOPICS, _all_sales_streamed),
-        ),
-        services=("kafka", "spark", "apicurio"),
+    (
+        Step("61_schemas", Product.SOURCE, _schemas_registered),
+        Step("62_streaming_query", Product.TOPICS, _all_sales_streamed),
     ),
-    OwnedResources(
-        own_topics=_TOPICS,
-        own_schemas=(
+    owns=Owns(
+        topics=_TOPICS,
+        schemas=(
             *CSV_FILES,
             *(f"{topic}-key" for topic in _TOPICS),
             *(f"{name}-value" for name in (*CSV_FILES, *_TOPICS)),
         ),
-        streaming_queries=(QUERY_NAME, *SCRATCH_QUERIES),
-        scratch_tables=lambda world: [summary_table(world)],
-        catalog_databases=(DATABASE,),
+        tables=lambda world: [summary_table(world)],
+        databases=(DATABASE,),
+        folders=tuple(f"checkpoints/streams/{name}" for name in (QUERY_NAME, *SCRATCH_QUERIES)),
     ),
+    services=("kafka", "spark", "apicurio"),
     start_query=start_query,
 )
