@@ -209,8 +209,8 @@ def test_a_removal_ends_with_the_declaration(world, monkeypatch):
     declare(world)
     folder = own.folder("bikes")
     (folder / "notes").mkdir()
-    monkeypatch.setattr(resources.shutil, "rmtree", lambda path: None)
-    resources._remove_own_folder(world, str(folder))
+    monkeypatch.setattr(own_flow.shutil, "rmtree", lambda path: None)
+    own_flow._remove_folder(folder)
     assert [path.name for path in folder.iterdir() if path.is_file()] == ["flow.yaml"]
 
 
@@ -272,8 +272,10 @@ def test_a_damaged_json_of_the_connector_blocks_all_but_the_removal(world, monke
             (self.flow.config(world, "own_bikes"), self.topics(world))
         ),
     )
+    monkeypatch.setattr(own_flow, "_remove_folder", lambda folder: None)
     for content in (b"{", b"\xff\xfe\x00", None):
         path.unlink()
+        files.write_declaration("bikes", intact.declared)
         if content is None:
             path.mkdir()
         else:

@@ -361,7 +361,12 @@ KINDS = (
         lambda owner, world, names: topics.delete(world, *names),
     ),
     Kind("stores of its services", Product.TOPICS, _stores, _each(_drop_store)),
-    Kind("consumer groups", Product.TOPICS, _groups, _each(lambda world, name: groups.delete(world, name))),
+    Kind(
+        "consumer groups",
+        Product.TOPICS,
+        _groups,
+        _each(lambda world, name: groups.delete(world, name)),
+    ),
     Kind(FILES, Product.TOPICS, _files, _each(lambda world, uri: files.remove(uri))),
     Kind(
         SOURCE_TABLES,

@@ -192,7 +192,7 @@ class Loader:
         """Return whether the tables were loaded, and all of them exist; the database must exist."""
         names = [".".join(name) for name in self._names]
         existing = postgres.existing_tables(world, names, self.database)
-        return len(existing) == len(names) and bool(self._record(world))
+        return {*names} <= {*existing} and bool(self._record(world))
 
     def is_changed(self, world: World) -> bool:
         """Return whether a loaded table has other rows, or other columns, than after its load."""

@@ -13,7 +13,7 @@ from ..base.wait import stop_on_signal
 from ..flow.flow import CaptureFlow
 from ..query import streams
 from ..spark import session
-from . import ALL, find_captured_table
+from . import captured_tables, find_captured_table
 from .track import StartQuery, Track
 
 
@@ -66,11 +66,10 @@ def _lake_tables(world: World, name: str, flow: CaptureFlow, table: str) -> list
         LakeError: there are none.
     """
     lake_tables = flow.tables(world, *([table] if table else ()))
-    if lake_tables:
-        return lake_tables
-    captures = [(each.name, c) for each in ALL for c in each.flow.captures if c.lake]
-    names = ", ".join(f"{folder}/{capture.name}" for folder, capture in captures)
-    raise LakeError(f"{name} has no Hudi table to ingest into", expected=f"one of {names}")
+    if not lake_tables:
+        names = ", ".join(name for name, tables in captured_tables(world).items() if tables)
+        raise LakeError(f"{name} has no Hudi table to ingest into", expected=f"one of {names}")
+    return lake_tables
 
 
 def _run_stream(
@@ -92,6 +91,6 @@ def _run_stream(
         else:
             query.processAllAvailable()
         query.stop()
-        count = streams.progress(query)["rows"].sum()
-        progress(f"{query.name}: {plural(count, 'message')}")
+        batches = streams.progress(query)  # Spark keeps the last ones
+        progress(f"{query.name}: {plural(batches['rows'].sum(), 'message')}")
     return 0

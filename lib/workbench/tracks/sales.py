@@ -49,6 +49,7 @@ UNASSIGNED_REGION = "Unassigned"  # the region of a country without one
 FIRST_EVENT_AT = dt.datetime(2021, 10, 3, 22, 10, 22, 730_000, tzinfo=dt.timezone.utc)
 EVENT_INTERVAL = 0.9444
 DATABASE = "sales"  # the catalog database
+PROGRESS_REPORTS = 10_000  # that Spark keeps of a query, also of one that runs for months
 # with the default retention Kafka would delete events that are years old at once
 UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
@@ -240,8 +241,8 @@ def start_query(
         "fix the cause, and start it again",
         kafka_world=world,
     ):
-        # Spark keeps a hundred progress reports by default
-        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
+        # a hundred by default: fewer than the batches of a notebook
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", PROGRESS_REPORTS)
         for active in spark.streams.active:  # started by an earlier run of the cell
             if active.name == name:
                 active.stop()
