@@ -6,6 +6,7 @@ user's own ones with similar names stay.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Callable, Collection, Iterable, NamedTuple, Sequence
 
@@ -103,8 +104,20 @@ class Resources:
             keep: titles of kinds that are not removed.
         """
         for kind in KINDS:
-            if kind.product in products and kind.title not in keep:
-                kind.remove(self, world, [*kind.existing(self, world)])
+            if kind.product not in products or kind.title in keep:
+                continue
+            for remove in kind.existing(self, world).values():
+                remove()
+            if kind.title == CONNECTORS:
+                self._reset_progress(world)
+
+    def _reset_progress(self, world: World) -> None:
+        """Remove what landings and polls have read, and landed files, also of connectors that are not deployed."""
+        for config in self.configs(world):
+            if config.get("connector.class") == JDBC:
+                landing.reset_offsets(world, config)
+        for config in self.sink_configs(world):
+            landing.drop(world, config)
 
     @property
     def connectors(self) -> list[str]:
@@ -114,7 +127,7 @@ class Resources:
 
     def deployed_connectors(self, world: World) -> list[str]:
         """Return the deployed connectors among the owned ones; the Connect cluster may have others."""
-        return _existing(world, {*self.connectors, *self.flow.sinks}, landing.names)
+        return _common({*self.connectors, *self.flow.sinks}, landing.names, world)
 
     def configs(self, world: World) -> list[dict[str, str]]:
         """Return the configurations of `connectors`."""
@@ -142,10 +155,8 @@ class Resources:
             return set()
         return {f"{topic}-{side}" for topic in self.topics(world) for side in ("key", "value")}
 
-    def database_of(self, world: World, key: str) -> dict[str, str]:
-        """Return {value of this key: database} of the configurations that have the key."""
-        configs = [config for config in self.configs(world) if key in config]
-        return {config[key]: config["database.dbname"] for config in configs}
+
+Removals = dict[str, Callable[[], object]]  # {name of an existing resource: its removal}
 
 
 class Kind(NamedTuple):
@@ -154,117 +165,95 @@ class Kind(NamedTuple):
     Attributes:
         title: its name in `remaining`.
         product: the product to which it belongs.
-        existing: returns the existing names among the owned ones.
-        remove: removes existing resources, by their names; there may be none.
+        existing: returns the existing ones among the owned resources, each with its removal.
     """
 
     title: str
     product: Product
-    existing: Callable[[Resources, World], Iterable[str]]
-    remove: Callable[[Resources, World, Sequence[str]], object]
+    existing: Callable[[Resources, World], Removals]
 
 
-def _existing(
-    world: World, names: Collection[str], list_names: Callable[[World], Iterable[str]]
+def _common(
+    names: Collection[str], list_names: Callable[[World], Iterable[str]], world: World
 ) -> list[str]:
     """Return the existing names among `names`. Without names, no service is queried."""
     return sorted({*names} & {*list_names(world)}) if names else []
 
 
-def _each(
-    remove: Callable[[World, str], object],
-) -> Callable[[Resources, World, Sequence[str]], None]:
-    """Return a function that removes resources one by one."""
-
-    def remove_all(owner: Resources, world: World, names: Sequence[str]) -> None:
-        for name in names:
-            remove(world, name)
-
-    return remove_all
-
-
 # --- products: tables
 
 
-def _tables(owner: Resources, world: World) -> dict[str, hudi.Table]:
-    """Return {name: table} of the lake tables that have files."""
+def _services(owner: Resources, world: World) -> Removals:
+    names = _common(owner.owns.services, lambda world: stack.running(), world)
+    return {name: partial(stack.stop, name) for name in names}
+
+
+def _tables(owner: Resources, world: World) -> Removals:
+    """Return the lake tables that have files."""
     tables = [*owner.flow.tables(world), *owner.owns.tables(world)]
-    return {table.name: table for table in tables if files.list_dir(table.base)}
+    existing = [table for table in tables if files.list_dir(table.base)]
+    return {each.name: partial(hudi.drop, session(world), world, each) for each in existing}
 
 
-def _remove_tables(owner: Resources, world: World, names: Sequence[str]) -> None:
-    for table in _tables(owner, world).values():
-        hudi.drop(session(world), world, table)
+def _catalog_databases(owner: Resources, world: World) -> Removals:
+    existing = [
+        name for name in owner.owns.databases if session(world).catalog.databaseExists(name)
+    ]
+    statement = "DROP DATABASE {} CASCADE"
+    return {
+        name: partial(session(world).sql, statement.format(ddl.identifier(name)))
+        for name in existing
+    }
 
 
-def _catalog_databases(owner: Resources, world: World) -> list[str]:
-    return [name for name in owner.owns.databases if session(world).catalog.databaseExists(name)]
-
-
-def _drop_catalog_database(world: World, name: str) -> None:
-    session(world).sql(f"DROP DATABASE {ddl.identifier(name)} CASCADE")
-
-
-def _folders(owner: Resources, world: World) -> Iterable[str]:
-    """Return the URIs of the folders of the lake; the first part of a path is a setting of `world.lake`."""
+def _folders(owner: Resources, world: World) -> Removals:
+    """Return the folders of the lake; the first part of a path is a setting of `world.lake`."""
     paths = (folder.partition("/") for folder in owner.owns.folders)
     uris = (f"{getattr(world.lake, part)}/{path}" for part, _, path in paths)
-    return filter(files.list_files, uris)
-
-
-def _remove_folder(world: World, uri: str) -> None:
-    streams.delete_checkpoint(session(world), uri)  # which a folder may be
+    return {  # a folder may be the checkpoint of a streaming query
+        uri: partial(streams.delete_checkpoint, session(world), uri)
+        for uri in filter(files.list_files, uris)
+    }
 
 
 # --- products: topics
 
 
-def _remove_connectors(owner: Resources, world: World, names: Sequence[str]) -> None:
-    """Remove deployed connectors, and what landings and polls have read, also of other connectors."""
-    for name in names:
-        landing.delete(world, name)
-    for config in owner.configs(world):
-        if config.get("connector.class") == JDBC:
-            landing.reset_offsets(world, config)
-    for config in owner.sink_configs(world):
-        landing.drop(world, config)
+def _connectors(owner: Resources, world: World) -> Removals:
+    names = owner.deployed_connectors(world)
+    return {name: partial(landing.delete, world, name) for name in names}
 
 
-def _slots(owner: Resources, world: World) -> list[str]:
-    names = owner.database_of(world, "slot.name")
-    return _existing(world, names, lambda world: postgres.all_slots(world)["slot_name"])
+def _slots(owner: Resources, world: World) -> Removals:
+    configs = [config for config in owner.configs(world) if "slot.name" in config]
+    databases = {config["slot.name"]: config["database.dbname"] for config in configs}
+    names = _common(databases, lambda world: postgres.all_slots(world)["slot_name"], world)
+    return {name: partial(postgres.drop_slot, world, name, databases[name]) for name in names}
 
 
-def _drop_slots(owner: Resources, world: World, names: Sequence[str]) -> None:
-    databases = owner.database_of(world, "slot.name")
-    for name in names:
-        postgres.drop_slot(world, name, databases[name])
+def _schemas_of_connectors(owner: Resources, world: World) -> Removals:
+    names = _common(owner.connector_schemas(world), registry.names, world)
+    return {name: partial(registry.delete, world, name) for name in names}
 
 
-def _groups(owner: Resources, world: World) -> list[str]:
-    """Return the consumer groups; Debezium reads its schema histories with groups at a restart."""
-    configs = [config for config in owner.configs(world) if HISTORY_TOPIC in config]
-    names = [*owner.owns.groups, *(f"{c['topic.prefix']}-schemahistory" for c in configs)]
-    return _existing(world, names, groups.names)
+def _schemas(owner: Resources, world: World) -> Removals:
+    names = _common(owner.owns.schemas, registry.names, world)
+    return {name: partial(registry.delete, world, name) for name in names}
 
 
-def _files(owner: Resources, world: World) -> list[str]:
-    """Return the URIs of landed files, of journals of replays, and of files that connectors wrote."""
-    uris = [dlq.replay_folder(world, topic) for topic in sorted(owner.topics(world))]
-    for config in owner.sink_configs(world):
-        uris += landing.folders(world, config)
-    paths = [Path(config.get("file", "")) for config in owner.configs(world)]
-    written = [f"file:{path}" for path in paths if path.is_file()]
-    return [*filter(files.list_files, uris), *written]
+def _topics(owner: Resources, world: World) -> Removals:
+    names = _common(owner.topics(world), topics.names, world)
+    return {name: partial(topics.delete, world, name) for name in names}
 
 
-def _stores(owner: Resources, world: World) -> list[str]:
+def _stores(owner: Resources, world: World) -> Removals:
     """Return the stores whose password the instance has. A database of another owner is none."""
     created = {name for name in owner.owns.stores if role_secret(name) in secrets.read()}
     if not created:
-        return []
+        return {}
     query = "SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) <> datname"
-    return sorted(created - {*postgres.query(world, query, database="postgres")["datname"]})
+    others = postgres.query(world, query, database="postgres")["datname"]
+    return {name: partial(_drop_store, world, name) for name in sorted(created - {*others})}
 
 
 def _drop_store(world: World, name: str) -> None:
@@ -273,107 +262,85 @@ def _drop_store(world: World, name: str) -> None:
     secrets.delete(role_secret(name))
 
 
+def _groups(owner: Resources, world: World) -> Removals:
+    """Return the consumer groups; Debezium reads its schema histories with groups at a restart."""
+    configs = [config for config in owner.configs(world) if HISTORY_TOPIC in config]
+    names = [*owner.owns.groups, *(f"{c['topic.prefix']}-schemahistory" for c in configs)]
+    existing = _common(names, groups.names, world)
+    return {name: partial(groups.delete, world, name) for name in existing}
+
+
+def _files(owner: Resources, world: World) -> Removals:
+    """Return landed files, journals of replays, and files that connectors wrote."""
+    uris = [dlq.replay_folder(world, topic) for topic in sorted(owner.topics(world))]
+    for config in owner.sink_configs(world):
+        uris += landing.folders(world, config)
+    paths = [Path(config.get("file", "")) for config in owner.configs(world)]
+    written = [f"file:{path}" for path in paths if path.is_file()]
+    return {uri: partial(files.remove, uri) for uri in (*filter(files.list_files, uris), *written)}
+
+
+def _source_tables(owner: Resources, world: World) -> Removals:
+    """Return the source tables that the notebook on connectors creates."""
+    flow, names = owner.flow, owner.owns.source_tables
+    if not names or not flow.has_database(world):
+        return {}
+    return {
+        name: partial(
+            flow.db.execute,
+            world,
+            format_sql("DROP TABLE {}", tuple(name.split("."))),
+            database=flow.database,
+        )
+        for name in flow.db.existing_tables(world, names, flow.database)
+    }
+
+
 # --- products: source
 
 
-def _existing_tables(owner: Resources, world: World, names: Sequence[str]) -> list[str]:
-    flow = owner.flow
-    if not names or not flow.has_database(world):
-        return []
-    return flow.db.existing_tables(world, names, flow.database)
-
-
-def _drop_source_tables(owner: Resources, world: World, names: Sequence[str]) -> None:
-    for name in names:
-        statement = format_sql("DROP TABLE {}", tuple(name.split(".")))
-        owner.flow.db.execute(world, statement, database=owner.flow.database)
-
-
-def _loaded_tables(owner: Resources, world: World) -> list[str]:
-    loader = owner.flow.loader
-    names = [f"{loader.schema}.{table}" for table in loader.tables] if loader else []
-    return _existing_tables(owner, world, names)
-
-
-def _unload(owner: Resources, world: World, names: Sequence[str]) -> None:
-    if owner.flow.loader:
-        owner.flow.loader.unload(world)
-
-
-def _published_databases(owner: Resources, world: World) -> dict[str, str]:
-    """Return {publication: database} of the captured tables and of further connectors."""
-    flow, databases = owner.flow, owner.database_of(world, "publication.name")
+def _publications(owner: Resources, world: World) -> Removals:
+    flow, configs = owner.flow, owner.configs(world)
+    databases = {
+        config["publication.name"]: config["database.dbname"]
+        for config in configs
+        if "publication.name" in config
+    }
     if flow.publication:
         databases[flow.publication] = flow.database or world.postgres.database
-    return databases
-
-
-def _publications(owner: Resources, world: World) -> list[str]:
-    databases = _published_databases(owner, world)
-    existing = _existing(world, databases.values(), postgres.databases)
-    return [
-        name
+    existing = _common(databases.values(), postgres.databases, world)
+    return {
+        name: partial(postgres.drop_publication, world, name, database)
         for name, database in databases.items()
         if database in existing and name in {*postgres.publications(world, database)["publication"]}
-    ]
+    }
 
 
-def _drop_publications(owner: Resources, world: World, names: Sequence[str]) -> None:
-    databases = _published_databases(owner, world)
-    for name in names:
-        postgres.drop_publication(world, name, databases[name])
+def _loaded_tables(owner: Resources, world: World) -> Removals:
+    """Return the loaded tables; they are removed together, because they may refer to each other."""
+    flow, loader = owner.flow, owner.flow.loader
+    if not loader or not flow.has_database(world):
+        return {}
+    names = [f"{loader.schema}.{table}" for table in loader.tables]
+    existing = flow.db.existing_tables(world, names, flow.database)
+    return {name: partial(loader.unload, world) for name in existing}
 
 
 # in the order in which they are removed
 KINDS = (
-    Kind(
-        "processes",
-        Product.TABLES,
-        lambda owner, world: _existing(world, owner.owns.services, lambda world: stack.running()),
-        lambda owner, world, names: names and stack.stop(*names),  # without names it stops all
-    ),
-    Kind("tables in the lake", Product.TABLES, _tables, _remove_tables),
-    Kind(
-        "databases in the catalog",
-        Product.TABLES,
-        _catalog_databases,
-        _each(_drop_catalog_database),
-    ),
-    Kind(FILES, Product.TABLES, _folders, _each(_remove_folder)),
-    Kind(CONNECTORS, Product.TOPICS, Resources.deployed_connectors, _remove_connectors),
-    Kind("replication slots", Product.TOPICS, _slots, _drop_slots),
-    Kind(
-        SCHEMAS,
-        Product.TOPICS,
-        lambda owner, world: _existing(world, owner.connector_schemas(world), registry.names),
-        lambda owner, world, names: registry.delete(world, *names),
-    ),
-    Kind(
-        SCHEMAS,
-        Product.SOURCE,
-        lambda owner, world: _existing(world, owner.owns.schemas, registry.names),
-        lambda owner, world, names: registry.delete(world, *names),
-    ),
-    Kind(
-        "topics",
-        Product.TOPICS,
-        lambda owner, world: _existing(world, owner.topics(world), topics.names),
-        lambda owner, world, names: topics.delete(world, *names),
-    ),
-    Kind("stores of its services", Product.TOPICS, _stores, _each(_drop_store)),
-    Kind(
-        "consumer groups",
-        Product.TOPICS,
-        _groups,
-        _each(lambda world, name: groups.delete(world, name)),
-    ),
-    Kind(FILES, Product.TOPICS, _files, _each(lambda world, uri: files.remove(uri))),
-    Kind(
-        SOURCE_TABLES,
-        Product.TOPICS,
-        lambda owner, world: _existing_tables(owner, world, owner.owns.source_tables),
-        _drop_source_tables,
-    ),
-    Kind("publications", Product.SOURCE, _publications, _drop_publications),
-    Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables, _unload),
+    Kind("processes", Product.TABLES, _services),
+    Kind("tables in the lake", Product.TABLES, _tables),
+    Kind("databases in the catalog", Product.TABLES, _catalog_databases),
+    Kind(FILES, Product.TABLES, _folders),
+    Kind(CONNECTORS, Product.TOPICS, _connectors),
+    Kind("replication slots", Product.TOPICS, _slots),
+    Kind(SCHEMAS, Product.TOPICS, _schemas_of_connectors),
+    Kind(SCHEMAS, Product.SOURCE, _schemas),
+    Kind("topics", Product.TOPICS, _topics),
+    Kind("stores of its services", Product.TOPICS, _stores),
+    Kind("consumer groups", Product.TOPICS, _groups),
+    Kind(FILES, Product.TOPICS, _files),
+    Kind(SOURCE_TABLES, Product.TOPICS, _source_tables),
+    Kind("publications", Product.SOURCE, _publications),
+    Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables),
 )

@@ -139,6 +139,8 @@ def _reset(world: World, track: Track, product: Product) -> None:
     flow, loader = track.flow, track.flow.loader
     if not loader or product == Product.SOURCE or not _has_source(world, flow):
         track.resources.remove(world, *(each for each in Product if each >= product))
+        if loader:
+            flow.db.create_database(world, flow.database)  # for the first notebook
         return
     is_changed = loader.is_changed(world)
     has_topics = _topic_names(world, flow) <= {*topics.names(world)}
