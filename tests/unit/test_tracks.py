@@ -187,6 +187,7 @@ def loaded(world, monkeypatch):
     """The museum, loaded and captured; a test sets which rows and messages there are."""
     state = SimpleNamespace(changed=False, messages=5, topics=True, calls=[])
     monkeypatch.setattr(tracks.track, "_has_source", lambda *_: True)
+    monkeypatch.setattr(postgres, "create_database", lambda *_: None)
     monkeypatch.setattr(Loader, "is_changed", lambda *_: state.changed)
     monkeypatch.setattr(Loader, "reload", lambda *_: state.calls.append("loaded"))
     monkeypatch.setattr(CaptureFlow, "count", lambda *_: 5)

@@ -106,7 +106,7 @@ class Resources:
         for kind in KINDS:
             if kind.product not in products or kind.title in keep:
                 continue
-            for remove in kind.existing(self, world).values():
+            for remove in dict.fromkeys(kind.existing(self, world).values()):
                 remove()
             if kind.title == CONNECTORS:
                 self._reset_progress(world)
@@ -156,7 +156,9 @@ class Resources:
         return {f"{topic}-{side}" for topic in self.topics(world) for side in ("key", "value")}
 
 
-Removals = dict[str, Callable[[], object]]  # {name of an existing resource: its removal}
+Removals = dict[
+    str, Callable[[], object]
+]  # {name of an existing resource: its removal, or that of all}
 
 
 class Kind(NamedTuple):
@@ -185,7 +187,7 @@ def _common(
 
 def _services(owner: Resources, world: World) -> Removals:
     names = _common(owner.owns.services, lambda world: stack.running(), world)
-    return {name: partial(stack.stop, name) for name in names}
+    return dict.fromkeys(names, partial(stack.stop, *names))
 
 
 def _tables(owner: Resources, world: World) -> Removals:
@@ -233,17 +235,17 @@ def _slots(owner: Resources, world: World) -> Removals:
 
 def _schemas_of_connectors(owner: Resources, world: World) -> Removals:
     names = _common(owner.connector_schemas(world), registry.names, world)
-    return {name: partial(registry.delete, world, name) for name in names}
+    return dict.fromkeys(names, partial(registry.delete, world, *names))
 
 
 def _schemas(owner: Resources, world: World) -> Removals:
     names = _common(owner.owns.schemas, registry.names, world)
-    return {name: partial(registry.delete, world, name) for name in names}
+    return dict.fromkeys(names, partial(registry.delete, world, *names))
 
 
 def _topics(owner: Resources, world: World) -> Removals:
     names = _common(owner.topics(world), topics.names, world)
-    return {name: partial(topics.delete, world, name) for name in names}
+    return dict.fromkeys(names, partial(topics.delete, world, *names))
 
 
 def _stores(owner: Resources, world: World) -> Removals:
@@ -323,7 +325,7 @@ def _loaded_tables(owner: Resources, world: World) -> Removals:
         return {}
     names = [f"{loader.schema}.{table}" for table in loader.tables]
     existing = flow.db.existing_tables(world, names, flow.database)
-    return {name: partial(loader.unload, world) for name in existing}
+    return dict.fromkeys(existing, partial(loader.unload, world))
 
 
 # in the order in which they are removed
