@@ -194,7 +194,11 @@ def _tables(owner: Resources, world: World) -> Removals:
     """Return the lake tables that have files."""
     tables = [*owner.flow.tables(world), *owner.owns.tables(world)]
     existing = [table for table in tables if files.list_dir(table.base)]
-    return {each.name: partial(hudi.drop, session(world), world, each) for each in existing}
+    return {each.name: partial(_drop_table, world, each) for each in existing}
+
+
+def _drop_table(world: World, table: hudi.Table) -> None:
+    hudi.drop(session(world), world, table)
 
 
 def _catalog_databases(owner: Resources, world: World) -> Removals:
