@@ -76,12 +76,12 @@ def enable_outbox_connectors(world: World) -> None:
 
 def reset(world: World) -> None:
     """Remove everything that the storefront creates: services, connectors, topics, stores."""
-    from workbench.tracks import storefront
+    from workbench.tracks import storefront, track
 
     require_embedded(world)
-    stack.ensure_running(world, *storefront.walkthrough.steps.services)
+    stack.ensure_running(world, *storefront.TRACK.services)
     client.stop()
-    storefront.walkthrough.reset(world)
+    track.reset(world, storefront.TRACK)
     databases.drop(world, *ALL)
 
 

@@ -13,7 +13,7 @@ from lake_help import (
 )
 from own_flow_help import PORT, forget_all, reset
 from storefront import audit, client, setup
-from workbench import hudi, stack
+from workbench import hudi, stack, tracks
 from workbench.hudi import changes
 from workbench.spark import session
 from workbench.topic import registry, topics
@@ -68,7 +68,7 @@ def shop(world):
     setup.restart_clean(world)
     yield world
     setup.reset(world)
-    left = {**track.walkthrough.resources.remaining(world), "stores": setup.remaining(world)}
+    left = {**track.TRACK.resources.remaining(world), "stores": setup.remaining(world)}
     assert not any(left.values()), left
 
 
@@ -84,13 +84,13 @@ def outbox(shop):
 @pytest.fixture
 def till(world):
     """The schemas, and nothing tried yet."""
-    stack.ensure_running(world, *sales.walkthrough.steps.services)
+    stack.ensure_running(world, *sales.TRACK.services)
     sales.register_schemas(world)
     sales.delete_scratch_queries(session(world), world)
     yield world
-    stack.ensure_running(world, *sales.walkthrough.steps.services)
-    sales.walkthrough.reset(world)
-    left = sales.walkthrough.resources.remaining(world)
+    stack.ensure_running(world, *sales.TRACK.services)
+    tracks.reset(world, sales.TRACK)
+    left = sales.TRACK.resources.remaining(world)
     sales.delete_scratch_queries(session(world), world)
     registry.delete(world, *sales.SCHEMAS)
     assert not any(left.values()), left

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from storefront import audit, setup
-from workbench import connect
+from workbench import connect, tracks
 from workbench.base.wait import wait_until
 from workbench.cli import main as cli
 from workbench.source import capture_health, postgres
@@ -15,7 +15,7 @@ from worlds import with_settings
 
 QUIET, FOREIGN = "slots_test", "slots_test_foreign"
 LIMIT = 32 << 20  # bytes
-WALKTHROUGHS = (outbox.walkthrough, log_based.walkthrough, museum.walkthrough)
+WALKTHROUGHS = (outbox.TRACK, log_based.TRACK, museum.TRACK)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
     """The connectors of notebooks 12, 32, 52 and 74, and six large inserts into a table that
     nothing captures."""
     for each in WALKTHROUGHS:
-        each.ensure(world, "connectors")
+        tracks.ensure(world, each, each.all_steps[1].notebook)
     setup.restart_clean(world)
     setup.enable_outbox_connectors(world)
     audit.wait_until_consistent(world)
@@ -159,6 +159,6 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
     assert {topic: topics.offset_span(world, topic) for topic in captured} == captured
     setup.reset(world)
     for each in WALKTHROUGHS:
-        each.reset(world)
+        tracks.reset(world, each)
         remaining = each.resources.remaining(world)
         assert not any(remaining.values()), remaining

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from typer.testing import CliRunner
-from workbench import operate, stack
+from workbench import operate, stack, tracks
 from workbench.base import files, paths
 from workbench.base.wait import wait_until
 from workbench.cli import main
@@ -21,9 +21,9 @@ FLOW = "80_operations"
 
 @pytest.fixture(scope="module")
 def pipeline(world, spark):
-    stack.ensure_running(world, *operations.walkthrough.steps.services)
+    stack.ensure_running(world, *operations.TRACK.services)
     yield operations.start(world, 0.1)
-    operations.walkthrough.reset(world)
+    tracks.reset(world, operations.TRACK)
 
 
 @pytest.fixture

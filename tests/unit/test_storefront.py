@@ -423,18 +423,18 @@ def test_it_runs_on_one_machine_only():
     elsewhere = local.model_copy(
         update={"stack": local.stack.model_copy(update={"embedded": False})}
     )
-    assert track.walkthrough in for_world(local)
-    assert track.walkthrough not in for_world(elsewhere)
+    assert track.TRACK in for_world(local)
+    assert track.TRACK not in for_world(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
         setup.require_embedded(elsewhere)
 
 
 def test_the_track_names_what_the_services_create():
     """`workbench` does not import the package of the services."""
-    owned = track.walkthrough.resources
-    assert owned.own_topics == (*domain.TOPICS, domain.DLQ_TOPIC)
+    owned = track.TRACK.owns
+    assert owned.topics == (*domain.TOPICS, domain.DLQ_TOPIC)
     subscribers = [context for context in domain.ALL.values() if context.subscribed_topics]
-    assert owned.consumer_groups == tuple(context.group for context in subscribers)
+    assert owned.groups == tuple(context.group for context in subscribers)
     config = {name: track.outbox_config(params.load("local"), name) for name in track.CONNECTORS}
     assert [each["database.dbname"] for each in config.values()] == [*domain.ALL]
     assert {each["publication.name"] for each in config.values()} == {domain.PUBLICATION}

@@ -8,7 +8,6 @@ from .. import stack, tracks
 from ..base import LakeError, World
 from ..flow.reconciliation import Reconciliation
 from ..flow.reconciling import reconcile_table
-from ..flow.resources import source_world
 
 
 def reconcile(
@@ -32,11 +31,11 @@ def reconcile(
         SourceError: the source cannot be read.
     """
     name = f"{flow}/{table}" if table else flow
-    walkthrough, name = tracks.find_captured_table(name, world)
-    captured, at_source = walkthrough.flow, source_world(walkthrough.resources, world)
-    if not captured:
+    owner, name = tracks.find_captured_table(name, world)
+    captured, at_source = owner.flow, owner.flow.source_world(world)
+    if not captured.names:
         raise LakeError(f"{flow} has no captured tables", expected="a flow that captures tables")
-    stack.ensure_running(at_source, *walkthrough.steps.services)
+    stack.ensure_running(at_source, *owner.services)
     results = []
     for each in [name] if name else captured.names:
         for lake_table in captured.tables(at_source, each):

@@ -12,8 +12,8 @@ from psycopg import sql
 from .. import connect, hudi, landing, stack
 from ..base import LakeError, SourceError, WorkbenchError, World, paths
 from ..base.errors import CheckFailed
-from ..flow.resources import OWN_PREFIX, SCHEMAS
-from ..flow.steps import Product
+from ..flow import RESERVED_DATABASES
+from ..flow.resources import OWN_PREFIX, SCHEMAS, Product
 from ..hudi.analyst_types import DEFAULT_SCALE
 from ..source import mariadb, postgres
 from ..source.names import identifier
@@ -21,14 +21,9 @@ from ..spark import session
 from ..topic import topics
 from . import checking, comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import OwnFlow, load, open_flow
+from .flow import OwnFlow, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
-# the catalog databases of the workbench's own walkthroughs, and Spark's
-RESERVED = {
-    *("default", "datalake", "moma_cow", "moma_mor", "operations", "pagila_kafka_connect"),
-    *("pagila_polled", "sales", "sampledatabase"),
-}
 
 
 @files.exclusive
@@ -121,7 +116,7 @@ def recapture(world: World, flow: str) -> None:
         for each in declared.tables
     ]
     files.write_declaration(flow, declared)
-    load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
+    captured.resources.remove(at, Product.TOPICS, keep=(SCHEMAS,))
     for table in captured.tables(at):
         hudi.drop(session(at), at, table)
     files.write_storage(flow, {})
@@ -173,7 +168,7 @@ def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: st
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
     name = OWN_PREFIX + flow
-    used = [f"catalog database {flow} (of the walkthroughs)"] if flow in RESERVED else []
+    used = [f"catalog database {flow} (of the tracks)"] if flow in RESERVED_DATABASES else []
     used += [f"connector {name}"] if name in landing.names(at) else []
     used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
     if session(at).catalog.databaseExists(flow):

@@ -4,10 +4,10 @@ The services and their stores belong to the package `storefront`, which creates 
 """
 
 from .. import connect
-from ..base import ROOT, World
-from ..flow.resources import OwnedResources
-from ..flow.steps import Product, Step, Steps
-from ..flow.walkthrough import Walkthrough
+from ..base import World
+from ..flow.flow import CaptureFlow
+from ..flow.resources import Owns
+from .track import Track
 
 CONNECTORS = ("storefront_accounts", "storefront_orders", "storefront_fulfillment")
 
@@ -15,31 +15,24 @@ CONNECTORS = ("storefront_accounts", "storefront_orders", "storefront_fulfillmen
 def outbox_config(world: World, connector: str) -> dict[str, str]:
     """Return the configuration of one of CONNECTORS."""
     # Debezium's event router replaces the second placeholder itself
-    return connect.config(
-        world,
-        "storefront_outbox",
-        service=connector.partition("_")[2],
-        routedByValue="${routedByValue}",
-    )
+    values = {"service": connector.partition("_")[2], "routedByValue": "${routedByValue}"}
+    return connect.config(world, "storefront_outbox", **values)
 
 
-walkthrough = Walkthrough(
+TRACK = Track(
     "70_eventual_consistency",
-    Steps(
-        ROOT / "notebooks" / "70_eventual_consistency",
-        (Step("71_stores", Product.SOURCE),),
-        services=("postgres", "kafka", "connect"),
-        local_only=True,
-    ),
-    OwnedResources(
-        config=outbox_config,
-        extra_connectors=CONNECTORS,
-        own_topics=(
+    (),
+    CaptureFlow((), config=outbox_config),
+    Owns(
+        connectors=CONNECTORS,
+        topics=(
             "accounts.customer.change",
             "orders.order.change",
             "fulfillment.order.change",
             "storefront.dead_letters",
         ),
-        consumer_groups=("storefront.orders", "storefront.fulfillment"),
+        groups=("storefront.orders", "storefront.fulfillment"),
     ),
+    services=("postgres", "kafka", "connect"),
+    local_only=True,
 )
