@@ -78,7 +78,7 @@ OTHERS = {
     path.stem: each
     for each in tracks.ALL
     if each is not outbox.TRACK
-    for path in sorted(each.steps.folder.glob("*.ipynb"))
+    for path in sorted(each.folder.glob("*.ipynb"))
 }
 
 
@@ -87,8 +87,8 @@ OTHERS = {
 def test_a_notebook_of_another_walkthrough_runs_alone_on_an_empty_stack_and_again(
     world, name, tmp_path
 ):
-    stack.ensure_running(world, *OTHERS[name].steps.services)
-    OTHERS[name].reset(world)
+    stack.ensure_running(world, *OTHERS[name].services)
+    tracks.reset(world, OTHERS[name])
     for _ in range(2):  # what it changed is set back by itself
         result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)

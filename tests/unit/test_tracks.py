@@ -136,7 +136,7 @@ def test_a_failed_connector_is_restarted_once_and_otherwise_deployed_again(
         calls.append(name)
         failures[:] = failures if stays else []
 
-    def wait_running(world, name):
+    def wait_running(world, name, stable_for):
         if failures:
             raise ConnectorError(failures[0])
 

@@ -217,10 +217,12 @@ def _is_running(world: World, connector: str) -> bool:
 
     Connect starts its connectors before a notebook starts the registry, so a change in between fails one.
     """
+    has_failed = connect.failure(world, connector)
+    if has_failed:
+        connect.restart(world, connector)
     try:
-        if connect.failure(world, connector):
-            connect.restart(world, connector)
-        connect.wait_running(world, connector)
+        # one that was just restarted may fail again half a second later
+        connect.wait_running(world, connector, stable_for=1.0 if has_failed else 0.0)
     except ConnectorError:
         return False
     return True
