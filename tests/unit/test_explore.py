@@ -74,14 +74,18 @@ def test_names_that_no_table_or_several_have(world, people):
 
 def test_captured_tables_have_their_declared_names_and_fields(world, people, monkeypatch):
     declared = replace(people, catalog="persons", deletes="soft")
-    humans = captured("humans", [declared])
+    again = arrow_lake.new_table(world, "people_mor")  # ingested from the same captured table
+    humans = captured("humans", [declared, again])
     monkeypatch.setattr(flow.registry, "_declared", [lambda world: {"90_flow": humans}])
-    for name in ("humans", "90_flow/humans", "datalake.persons", "people"):
+    for name in ("datalake.persons", "people"):
         assert explore.find(world, name) is declared, name
+    with pytest.raises(LakeError, match="2 tables have the name 'humans'"):
+        explore.find(world, "humans")
     traced = []
     monkeypatch.setattr(finding.trace, "row", lambda *args: traced.append(args))
-    explore.row(world, "people", 7)
-    assert traced == [(world, humans, "humans", 7)]
+    for name in ("people", "humans", "90_flow/humans"):
+        explore.row(world, name, 7)
+    assert traced == [(world, humans, "humans", 7)] * 3
     other = arrow_lake.new_table(world, "uncaptured")
     with pytest.raises(LakeError, match="no captured table"):
         explore.row(world, other, 7)

@@ -57,19 +57,30 @@ def find(world: World, table: Union[hudi.Table, str]) -> hudi.Table:
 def row(world: World, table: Union[hudi.Table, str], key: Any) -> trace.RowHistory:
     """Follow one row of a captured table from its source to the lake (see `trace.row`).
 
+    Args:
+        world: the world.
+        table: the captured table or one of its lake tables, or its name (see `find`).
+        key: record key of the row.
+
     Raises:
         LakeError: as `find` and `trace.row`; or no capture writes the table.
     """
-    base, captured = find(world, table).base, _captured(world)
-    if base in captured:
-        track, name, _ = captured[base]
-        return trace.row(world, flow.declared(world)[track], name, key)
-    raise LakeError(
-        "no captured table is ingested into this one, so its rows have no messages",
-        location=base,
-        expected="a table of a walkthrough or of a captured flow",
-        hint="`from workbench import tracks` declares them; explore.diff compares two instants",
-    )
+    captured = _captured(world)
+    named = {
+        (track, name) for track, name, _ in captured.values() if table in (name, f"{track}/{name}")
+    }
+    if len(named) != 1:
+        base = find(world, table).base
+        if base not in captured:
+            raise LakeError(
+                "no captured table is ingested into this one, so its rows have no messages",
+                location=base,
+                expected="a table of a walkthrough or of a captured flow",
+                hint="`from workbench import tracks` declares them; explore.diff compares two instants",
+            )
+        named = {captured[base][:2]}
+    ((track, name),) = named
+    return trace.row(world, flow.declared(world)[track], name, key)
 
 
 def lake_tables(world: World) -> Iterator[hudi.Table]:
