@@ -182,5 +182,7 @@ def test_a_float_is_shown_exactly_or_the_table_says_that_it_is_rounded():
         show.row(pd.DataFrame({"sum": [0.1 + 0.2], "text": ["0.1"]})).data,
     ):
         assert ">0.3<" in shown and "some decimals are rounded" in shown
+    single = show.table(pd.DataFrame({"amount": pd.Series([3.99, 4], dtype="float32")})).data
+    assert cells(single) == ["3.99", "4.00"] and "rounded" not in single
     small = show.table(pd.DataFrame({"share": [0.00012345678912, float("inf")]})).data
     assert "0.00012345678912" in small and "inf" in small and "rounded" not in small

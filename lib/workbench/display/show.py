@@ -7,6 +7,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional
 
+import numpy as np
 import pandas as pd
 from IPython import get_ipython
 from IPython.display import HTML
@@ -117,10 +118,11 @@ def _table_html(
             column = column.convert_dtypes(convert_floating=False)
         column = column.head(limit)
         is_numeric = pd.api.types.infer_dtype(column) in NUMBERS
-        cells = [_format_cell(value) for value in column]
+        values = column.array  # a float32 stays one: its text is short
+        cells = [_format_cell(value) for value in values]
         if is_numeric:
-            _align_numbers(str(name), column, cells)
-        is_rounded = is_rounded or any(map(_is_rounded, column, cells))
+            _align_numbers(str(name), values, cells)
+        is_rounded = is_rounded or any(map(_is_rounded, values, cells))
         formatted.isetitem(position, pd.Series(cells, index=formatted.index, dtype=object))
         if is_numeric:
             styles.append({"selector": f".col{position}", "props": "text-align: right"})
@@ -145,13 +147,13 @@ def _table_html(
     return f"{head}<div style='overflow-x:auto;max-width:100%'>{body}</div>"
 
 
-def _align_numbers(name: str, column: pd.Series, cells: list[Optional[str]]) -> None:
+def _align_numbers(name: str, values: Iterable[Any], cells: list[Optional[str]]) -> None:
     """Give the cells of a column of numbers the same number of decimals."""
     plain = [cell for cell in cells if cell and "e" not in cell]
     decimals = max((len(cell.partition(".")[2]) for cell in plain), default=0)
     is_size = "bytes" in re.findall("[a-z]+", name.lower())
-    for position, value in enumerate(column):
-        if isinstance(value, float) and cells[position] in plain:
+    for position, value in enumerate(values):
+        if isinstance(value, (float, np.floating)) and cells[position] in plain:
             cells[position] = f"{value:.{decimals}f}"
         elif is_size and isinstance(value, Integral):
             cells[position] = f"{value:,}"
