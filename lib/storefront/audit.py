@@ -57,10 +57,9 @@ def find_divergent(world: World) -> pandas.DataFrame:
         rows = expected.merge(copied, "outer", "id", suffixes=("_owner", "_copy"))
         differing = rows[rows["document_owner"] != rows["document_copy"]]
         frames.append(differing.assign(collection=collection, copy=copy))
-    versions = ["version_owner", "version_copy"]
-    divergent = pandas.concat(frames, ignore_index=True)[["collection", "id", "copy", *versions]]
-    divergent[versions] = divergent[versions].fillna(0).astype(int)
-    return divergent
+    columns = ["collection", "id", "copy", "version_owner", "version_copy"]
+    divergent = pandas.concat(frames, ignore_index=True)[columns].fillna(0)
+    return divergent.astype({"version_owner": int, "version_copy": int})
 
 
 def compare(world: World) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import minimal_install
+import setuptools
 from packaging.requirements import Requirement
 from workbench.base.paths import ROOT
 
@@ -25,6 +26,11 @@ def test_every_module_is_imported_without_the_embedded_stack():
     code = minimal_install.IMPORT_SCRIPT.format(refused=set(minimal_install.EMBEDDED_PACKAGES))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr
+
+
+def test_both_packages_are_in_the_wheel():
+    names = {name.split(".")[0] for name in setuptools.find_packages(str(ROOT / "lib"))}
+    assert names == {"workbench", "storefront"}
 
 
 def test_what_is_installed_without_the_lock_stands_in_the_list_of_reasons():
