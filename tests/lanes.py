@@ -31,7 +31,7 @@ WITH_SERVICES = {
     "tests/stack/test_explore.py",
     "tests/stack/test_own.py",
     "tests/stack/test_reconcile.py",
-    "tests/stack/test_walkthrough.py",
+    "tests/stack/test_tracks.py",
     "tests/stack/test_storefront.py",
     "tests/notebooks/test_museum_tracks.py",  # 50, 90, 99
     "tests/notebooks/test_tracks.py",  # 00, 10

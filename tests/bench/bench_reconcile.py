@@ -53,7 +53,7 @@ def reconciled(world: World, spark: SparkSession) -> list[Line]:
 
 def measure(world: World, at: World, spark: SparkSession) -> list[Line]:
     """Return the lines for a captured table."""
-    table = own.load(world, NAME).flow.table(at, "rides")
+    table = own.load(world, NAME).table(at, "rides")
     before = psutil.Process().memory_info().rss
     (equal,) = operate.reconcile(world, NAME)
     memory = (psutil.Process().memory_info().rss - before) / 1e6

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench_line import Line
+from workbench import tracks
 from workbench.storefront import load
 from workbench.tracks import storefront
 
@@ -22,7 +23,7 @@ def converged(world: World, _: SparkSession) -> list[Line]:
     direct = _apart(world, seed=1)
     storefront.enable_outbox_connectors(world)
     outbox = _apart(world, seed=2)
-    storefront.walkthrough.reset(world)
+    tracks.reset(world, storefront.TRACK)
     what = f"a change → in all stores, at {RATE} changes/s, p95 of {COUNT:,}"
     return [
         Line(

@@ -21,7 +21,7 @@ TIMES, ROUNDS = 100, 3  # the 1,800 sales so many times
 
 def streamed(world: World, spark: SparkSession) -> list[Line]:
     """Both from an empty checkpoint to the end of the topic, in the same batches."""
-    stack.ensure_running(world, *sales.walkthrough.steps.services)
+    stack.ensure_running(world, *sales.TRACK.services)
     sales.register_schemas(world)
     sales.delete_scratch_queries(spark, world)
     for _ in range(TIMES):

@@ -18,7 +18,7 @@ red         {claim of a check that must go red: a text (or several, as a tuple) 
             contain: the row, the file, the value}. A check against published figures from which
             other data differ is not red, but shown: its texts contain "≠"
 also_red    claims of checks that may go red, too, and prove nothing here
-reset_from  the step from which the walkthrough is reset after the run, if the notebook's own clean
+reset_from  the step from which the track is reset after the run, if the notebook's own clean
             start does not undo the breaks
 parameters  parameters of the notebook
 
@@ -40,7 +40,7 @@ import nbformat
 from workbench.base.paths import ROOT
 from workbench.checks import check
 from workbench.run import execute
-from workbench.tracks import ALL
+from workbench.tracks import ALL, reset
 
 # each table is read without its last row, in the order of its record keys
 SHORTER = """
@@ -118,8 +118,8 @@ def find_problems(world, name, runs, tmp_path):
         observations.checks |= {line["what"] for line in lines}
         observations.red |= {what for one in run.breaks for what in one.red}
         if run.reset_from:
-            (walkthrough,) = (each for each in ALL if each.steps.folder == path.parent)
-            walkthrough.reset(world, run.reset_from)
+            (track,) = (each for each in ALL if each.folder == path.parent)
+            reset(world, track, since=run.reset_from)
     unbroken = sorted(observations.checks - observations.red)
     return observations.problems + [f"no break turns this check red: {what}" for what in unbroken]
 

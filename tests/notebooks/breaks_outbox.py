@@ -42,6 +42,7 @@ postgres.execute(world, "CREATE RULE kept AS ON DELETE TO cdc_events DO INSTEAD 
         Break(
             "facts = postgres.query(",
             """
+from workbench import tracks
 from workbench.source import sql_file
 postgres.execute(world, sql_file("northwind/changes/01_update_11077"))
 postgres.execute(world, sql_file("northwind/changes/02_insert_11075"))
@@ -550,15 +551,15 @@ TEARDOWN = [
             """
 from workbench.connect import rest
 from workbench.storefront import databases
-one = tracks.ALL[0]
+one, ensure = tracks.ALL[0], tracks.ensure
 def stop(*asked):
-    type(one).ensure(one, *asked)
+    ensure(*asked)
     rest.KafkaConnect(world).stop(one.flow.captures[0].connector)
-vars(one)["ensure"] = stop""",
+tracks.ensure = stop""",
             {"a slot in use cannot be dropped": "no failure"},
         ),
         Break(
-            "walkthrough.reset(world)",
+            "tracks.reset(world, track)",
             """
 from workbench.base import files
 from workbench.topic import registry, topics
@@ -566,10 +567,9 @@ from workbench.tracks import log_based, movies, museum, outbox, query_based, sal
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 for each in (query_based, log_based, movies):
-    each.walkthrough.ensure(world, "source_database", "connectors")
-storefront.walkthrough.reset(world)
-for each in tracks.ALL:
-    vars(each)["reset"] = lambda *asked: None
+    tracks.ensure(world, each.TRACK, *(step.notebook for step in each.TRACK.all_steps[:2]))
+tracks.reset(world, storefront.TRACK)
+tracks_reset, tracks.reset = tracks.reset, lambda *asked: None
 own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
 connect.apply(world, museum.CONNECTOR, own)
 connect.wait_running(world, museum.CONNECTOR)
@@ -616,9 +616,9 @@ postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)
 connect.delete(world, museum.CONNECTOR)
 postgres.drop_slot(world, own["slot.name"])
+tracks.ensure, tracks.reset = ensure, tracks_reset
 for each in tracks.ALL:
-    del vars(each)["reset"]
-    each.reset(world)""",
+    tracks.reset(world, each)""",
             {},
         ),
     )

@@ -68,9 +68,9 @@ postgres.execute(at, _late, [trip])""",
             {"times of the moved trip": "lake"},
         ),
         Break(
-            "flow = own.load(world, source).flow",
+            "flow = own.load(world, source)",
             """
-_table = own.load(world, source).flow.table(at, "trips")
+_table = own.load(world, source).table(at, "trips")
 _rows = hudi.read(spark, _table).where("trip_id = 100")
 _hudi = [c for c in _rows.columns if c.startswith("_hoodie_") and c != "_hoodie_is_deleted"]
 _rows = _rows.drop(*_hudi)

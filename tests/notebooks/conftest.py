@@ -14,9 +14,9 @@ HELP = Path(__file__).parents[1] / "help"
 def removed_afterwards(world):
     """What tracks leave is removed at the end of their file, as by notebook 99: other files expect none of it."""
     yield
-    for walkthrough in tracks.for_world(world):
-        stack.ensure_running(world, *walkthrough.steps.services)
-        walkthrough.reset(world)
+    for track in tracks.for_world(world):
+        stack.ensure_running(world, *track.services)
+        tracks.reset(world, track)
 
 
 @pytest.fixture(autouse=True)

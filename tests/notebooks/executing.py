@@ -58,14 +58,14 @@ def errors(book, values, tmp_path):
     ]
 
 
-def check_refused_first(world, tmp_path, walkthrough, count_rows, name, given):
+def check_refused_first(world, tmp_path, track, count_rows, name, given):
     """A parameter that cannot be used is refused before anything is removed.
 
     Past the runner, as papermill or a person in JupyterLab would: the set-up cell looks before the next one clears.
     """
 
     def what_is_there():
-        lake = walkthrough.resources.remaining(world)["tables in the lake"]
+        lake = track.resources.remaining(world)["tables in the lake"]
         return [connect.names(world), topics.names(world), lake, count_rows()]
 
     before = what_is_there()

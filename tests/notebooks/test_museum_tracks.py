@@ -44,7 +44,7 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
     def count_rows():
         return [museum.flow.count(world, table) for table in museum.flow.names]
 
-    check_refused_first(world, tmp_path, museum.walkthrough, count_rows, name, given)
+    check_refused_first(world, tmp_path, museum.TRACK, count_rows, name, given)
 
 
 @pytest.mark.drill
@@ -57,8 +57,7 @@ def test_a_label_that_slipped_turns_red_and_is_named(world, tmp_path):
 
 
 def test_the_teardown_leaves_nothing(world):
-    walkthroughs = (museum.walkthrough, bikeshare.walkthrough)
-    before = museum.walkthrough.resources.remaining(world)
+    before = museum.TRACK.resources.remaining(world)
     assert before["topics"] and before["tables in the lake"], (
         "the series has left nothing to tear down"
     )
@@ -66,6 +65,6 @@ def test_the_teardown_leaves_nothing(world):
     assert result.status == "passed", failures(result)
     assert connect.names(world) == [] and len(postgres.slots(world)) == 0
     assert not [t for t in topics.names(world) if "cdc_events" in t]
-    for walkthrough in walkthroughs:
-        assert not any(walkthrough.resources.remaining(world).values())
+    for track in (museum.TRACK, bikeshare.TRACK):
+        assert not any(track.resources.remaining(world).values())
     assert postgres.connector_slots(world, museum.DATABASE) == []

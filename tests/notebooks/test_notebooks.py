@@ -25,7 +25,7 @@ from workbench.tracks import log_based, museum, northwind, outbox, query_based
     "name", [p.stem for p in sorted((NOTEBOOKS / "10_outbox").glob("*.ipynb"))]
 )
 def test_a_notebook_runs_alone_on_an_empty_stack_and_again(world, name):
-    outbox.walkthrough.reset(world, "11_source_database")
+    tracks.reset(world, outbox.TRACK, since="11_source_database")
     for _ in range(2):
         result = runner.run([name], "local", progress=False)
         assert result.status == "passed", failures(result)
@@ -77,7 +77,7 @@ def test_nbval_compares_the_reference_tables(world, tmp_path):
 OTHERS = {
     path.stem: each
     for each in tracks.ALL
-    if each is not outbox.walkthrough
+    if each is not outbox.TRACK
     for path in sorted(each.steps.folder.glob("*.ipynb"))
 }
 
@@ -128,14 +128,14 @@ def test_the_original_film_rental(world):
         progress=False,
     )
     for each in (query_based, log_based):  # the next tests are to begin with the generated rows
-        each.walkthrough.reset(world, "source_database")
+        tracks.reset(world, each.TRACK, since="source_database")
     assert result.status == "passed", failures(result)
 
 
 @pytest.mark.drill
 def test_the_museum_twice_in_a_row(world):
     stack.ensure_running(world, "apicurio")
-    museum.walkthrough.reset(world, "51_source_database")
+    tracks.reset(world, museum.TRACK, since="51_source_database")
     for _ in range(2):
         result = runner.run(["50_time_travel"], "local", progress=False)
         assert result.status == "passed", failures(result)
@@ -209,8 +209,8 @@ def without_bad_dates(folder):
 def test_the_published_collection(world, tmp_path):
     """Its first bad date is named and nothing is removed. Without them all notebooks pass, and
     what differs from the published tables is shown."""
-    museum.walkthrough.reset(world, "51_source_database")
-    museum.walkthrough.ensure(world, "51_source_database", "52_connectors")
+    tracks.reset(world, museum.TRACK, since="51_source_database")
+    tracks.ensure(world, museum.TRACK, "51_source_database", "52_connectors")
     before = [museum.flow.count(world, "artists"), connect.names(world), topics.names(world)]
     bad = published_files(tmp_path)
     result = runner.run(
@@ -228,8 +228,8 @@ def test_the_published_collection(world, tmp_path):
         ["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False
     )
     checks = [c for n in result.notebooks for c in n["checks"]]
-    museum.walkthrough.reset(
-        world, "51_source_database"
+    tracks.reset(
+        world, museum.TRACK, since="51_source_database"
     )  # the next tests are to begin with the small collection
     assert result.status == "passed", failures(result)
     shown = [c["what"] for c in checks if c["ok"] is None]

@@ -17,6 +17,7 @@ from executing import (
     kept_tables,
     picture_faults,
 )
+from workbench import tracks
 from workbench.base import params, paths, secrets
 from workbench.run import runner
 from workbench.source import postgres
@@ -50,7 +51,7 @@ def test_what_is_given_is_judged_before_anything_is_removed(world, tmp_path, nam
     def count_rows():
         return list(postgres.query(world, "SELECT count(*) AS n FROM orders")["n"])
 
-    check_refused_first(world, tmp_path, outbox.walkthrough, count_rows, name, given)
+    check_refused_first(world, tmp_path, outbox.TRACK, count_rows, name, given)
 
 
 OVERLAP = """
@@ -139,5 +140,5 @@ BROKEN = {  # notebook, cell, put before this heading, what the first red check 
 def test_what_breaks_turns_red_and_is_named(world, tmp_path, what):
     name, cell, before, says = BROKEN[what]
     seen = errors(*execute_changed(name, cell, before=before), tmp_path)
-    outbox.walkthrough.reset(world, "13_hudi_ingest")
+    tracks.reset(world, outbox.TRACK, since="13_hudi_ingest")
     assert seen and all(text in seen[0] for text in says), seen

@@ -12,7 +12,7 @@ from lake_help import (
     table_content,
 )
 from own_flow_help import PORT, forget_all, reset
-from workbench import hudi, stack
+from workbench import hudi, stack, tracks
 from workbench.hudi import changes
 from workbench.spark import session
 from workbench.topic import registry, topics
@@ -65,9 +65,9 @@ def bikes(server):
 def shop(world):
     storefront.restart_clean(world)
     yield world
-    stack.ensure_running(world, *storefront.walkthrough.steps.services)
-    storefront.walkthrough.reset(world)
-    left = storefront.walkthrough.resources.remaining(world)
+    stack.ensure_running(world, *storefront.TRACK.services)
+    tracks.reset(world, storefront.TRACK)
+    left = storefront.TRACK.resources.remaining(world)
     assert not any(left.values()), left
 
 
@@ -83,13 +83,13 @@ def outbox(shop):
 @pytest.fixture
 def till(world):
     """The schemas, and nothing tried yet."""
-    stack.ensure_running(world, *sales.walkthrough.steps.services)
+    stack.ensure_running(world, *sales.TRACK.services)
     sales.register_schemas(world)
     sales.delete_scratch_queries(session(world), world)
     yield world
-    stack.ensure_running(world, *sales.walkthrough.steps.services)
-    sales.walkthrough.reset(world)
-    left = sales.walkthrough.resources.remaining(world)
+    stack.ensure_running(world, *sales.TRACK.services)
+    tracks.reset(world, sales.TRACK)
+    left = sales.TRACK.resources.remaining(world)
     sales.delete_scratch_queries(session(world), world)
     registry.delete(world, *sales.SCHEMAS)
     assert not any(left.values()), left

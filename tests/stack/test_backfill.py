@@ -9,7 +9,7 @@ from random import Random
 
 import pandas as pd
 import pytest
-from workbench import stack
+from workbench import stack, tracks
 from workbench.base.paths import ROOT
 from workbench.base.wait import wait_until
 from workbench.source import postgres
@@ -24,14 +24,14 @@ ROUNDS = int(os.environ.get("BACKFILLS", "20"))
 @pytest.fixture(scope="module")
 def payments(world):
     """The topic of a captured table, in a database whose commits wait for no other server."""
-    stack.ensure_running(world, *operations.walkthrough.steps.services)
+    stack.ensure_running(world, *operations.TRACK.services)
     postgres.create_database(world, DATABASE)
     setting = f"ALTER DATABASE {DATABASE} SET synchronous_commit"
     postgres.execute(world, f"{setting} = local", database="postgres")
     try:
         operations.start(world, 0.1)
         yield operations.flow.topic(world)
-        operations.walkthrough.reset(world)
+        tracks.reset(world, operations.TRACK)
     finally:
         postgres.execute(world, f"{setting} TO DEFAULT", database="postgres")
 

@@ -14,7 +14,7 @@ from lake_help import (
     produce,
     table_content,
 )
-from workbench import connect, hudi, landing, stack
+from workbench import connect, hudi, landing, stack, tracks
 from workbench.base import paths
 from workbench.base.errors import StackError
 from workbench.checks import check
@@ -28,7 +28,7 @@ SCALE = 10
 @pytest.fixture(scope="module")
 def flow(world):
     """The source at scale 10, captured by a running connector."""
-    outbox.walkthrough.reset(world, "11_source_database")
+    tracks.reset(world, outbox.TRACK, since="11_source_database")
     northwind.loader.load(
         world, scale=SCALE, confirm=lambda question: True, progress=lambda text: None
     )
@@ -36,7 +36,7 @@ def flow(world):
     postgres.grant_replication(world, [outbox.TABLE])
     connect.apply(world, outbox.CONNECTOR, connect.config(world, outbox.CONNECTOR))
     yield world
-    outbox.walkthrough.reset(world, "11_source_database")
+    tracks.reset(world, outbox.TRACK, since="11_source_database")
 
 
 def change_many(world, round_):

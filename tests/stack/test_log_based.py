@@ -4,7 +4,7 @@ source has."""
 import re
 
 import pytest
-from workbench import query, stack
+from workbench import query, stack, tracks
 from workbench.base.errors import CheckFailed
 from workbench.checks import check
 from workbench.source import postgres
@@ -16,10 +16,9 @@ FLOW, SEED = log_based.flow, 7
 
 def load(world, **more):
     """What notebooks 31 and 32 do, without their looks."""
-    stack.ensure_running(world, *log_based.walkthrough.steps.services)
-    log_based.walkthrough.reset(world)
+    stack.ensure_running(world, *log_based.TRACK.services)
+    tracks.reset(world, log_based.TRACK)
     FLOW.loader.load(world, confirm=lambda question: True, **more)
-    log_based.baseline.save(world)
     # a null of a column with a default arrives as the default (see below)
     postgres.execute(
         world, "ALTER TABLE film ALTER COLUMN rating DROP DEFAULT", database=FLOW.database
@@ -41,7 +40,7 @@ def captured(world):
     """The world with a capture that the tests share, in their order."""
     load(world)
     yield world
-    log_based.walkthrough.reset(world)
+    tracks.reset(world, log_based.TRACK)
 
 
 def latest(spark, world, name):
@@ -158,4 +157,4 @@ def test_one_transaction_of_100_000_rows(world, spark):
         )
         as_the_source(spark, world)
     finally:
-        log_based.walkthrough.reset(world)
+        tracks.reset(world, log_based.TRACK)

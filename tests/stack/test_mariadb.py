@@ -8,18 +8,17 @@ from decimal import Decimal
 import pandas
 import pymysql
 import pytest
-from workbench import connect, stack
+from workbench import connect, stack, tracks
 from workbench.base import files, secrets
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
 from workbench.flow.capture import Capture
 from workbench.flow.flow import CaptureFlow
-from workbench.flow.resources import OwnedResources
-from workbench.flow.steps import Steps, connectors, source_database
-from workbench.flow.walkthrough import Walkthrough
+from workbench.flow.resources import Owns
 from workbench.source import mariadb
 from workbench.stack import process
 from workbench.topic import registry, topics
+from workbench.tracks.track import Track, is_done
 
 MOVIES, TOPIC, HISTORY = "sampledatabase.movies", "db1.sampledatabase.movies", "dbhistory.demo1"
 CREATE = "CREATE TABLE {} (movie_id int NOT NULL PRIMARY KEY, title varchar(100) NOT NULL, release_year int NOT NULL)"
@@ -533,33 +532,23 @@ def test_the_form_for_aurora_is_judged_by_mysqls_own_plugin(lab, movies):
     assert set(refused) <= {"database.hostname"}, refused
 
 
-def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
+def test_a_track_on_mariadb_has_the_verbs_of_the_others(lab):
     flow = CaptureFlow(
         (Capture(MOVIES, "movie_id", "movies_source", format="avro"),),
         database="sampledatabase",
         watermark=False,
         db=mariadb,
     )
-    walkthrough = Walkthrough(
-        "70_movies",
-        Steps(
-            tmp_path,
-            (source_database("71_source_database"), connectors("72_connectors")),
-            services=("mariadb", "kafka", "apicurio"),
-        ),
-        OwnedResources(flow),
-        flow,
-    )
-    assert not walkthrough.is_done(lab, "source_database")
-    walkthrough.reset(lab)
-    assert walkthrough.is_done(lab, "source_database") and not any(
-        walkthrough.resources.remaining(lab).values()
-    )
-    assert not walkthrough.is_done(lab, "connectors")
+    made = Track("70_movies", ("71_database", "72_connectors"), flow, Owns(source_tables=(MOVIES,)))
+    assert not is_done(lab, made, "71_database")
+    tracks.reset(lab, made)
+    mariadb.create_database(lab, flow.database)
+    assert is_done(lab, made, "71_database") and not any(made.resources.remaining(lab).values())
+    assert not is_done(lab, made, "72_connectors")
     mariadb.grant_replication(lab, [MOVIES])
     mariadb.execute(lab, CREATE.format(TABLE))
     mariadb.execute(lab, f"INSERT INTO {TABLE} VALUES (1, 'Eins', 1931), (2, 'Zwei', 1984)")
-    assert flow.deploy(lab) == {TOPIC: 2} and walkthrough.is_done(lab, "connectors")
+    assert flow.deploy(lab) == {TOPIC: 2} and is_done(lab, made, "72_connectors")
     flow.change(lab, "movies", 2, title="Zwo 🎬", release_year=1985)
     flow.delete(lab, "movies", 1)
     with pytest.raises(SourceError, match="no row of movies was changed"):
@@ -579,7 +568,7 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
     )  # it has read its schema history, as a consumer group
     replayed = f"{lab.lake.checkpoints}/replayed/{TOPIC}"
     files.write_text(f"{replayed}/an id/0-0.json", "[[0, 0]]")
-    left = {what: names for what, names in walkthrough.resources.remaining(lab).items() if names}
+    left = {what: names for what, names in made.resources.remaining(lab).items() if names}
     assert left == {
         "connectors": ["movies_source"],
         "tables in the source": [MOVIES],
@@ -590,8 +579,6 @@ def test_a_walkthrough_on_mariadb_has_the_verbs_of_the_others(lab, tmp_path):
             f"{t}-{side}" for t in ("__debezium-heartbeat.db1", TOPIC) for side in ("key", "value")
         ],
     }
-    walkthrough.reset(lab, "connectors")
-    assert walkthrough.is_done(lab, "source_database") and not any(
-        walkthrough.resources.remaining(lab).values()
-    )
+    tracks.reset(lab, made, since="72_connectors")
+    assert is_done(lab, made, "71_database") and not any(made.resources.remaining(lab).values())
     mariadb.execute(lab, "DROP DATABASE sampledatabase")

@@ -20,7 +20,7 @@ def test_a_table_is_captured_followed_compared_and_forgotten(bikes, spark, capsy
     assert captured["changed_types"][0] == {}
     text = capsys.readouterr().out
     assert "public.stations: 200 rows" in text
-    flow = own.load(bikes, "bikes").flow
+    flow = own.load(bikes, "bikes")
     table = flow.table(bikes, "stations")
     assert hudi.read(spark, table).count() == 200 and spark.table("bikes.stations").count() == 200
     assert list(hudi.labels(bikes, table)["label"]) == ["captured"]
@@ -81,7 +81,7 @@ def test_a_partitioned_table_is_captured_through_its_root(bikes, spark):
     [seen] = operate.Watcher(bikes, "their_sales").observe()
     kinds = {problem.kind for problem in seen.problems}
     assert not kinds & {"source_down", "not_observed"}, "the capital is part of the name"
-    table = own.load(bikes, "their_sales").flow.table(bikes)
+    table = own.load(bikes, "their_sales").table(bikes)
     assert (table.type, table.partition, table.key) == ("mor", ("region",), ("id", "region"))
     [written] = files.declaration("their_sales").tables
     assert written.layout.model_dump() == {"type": "mor", "index": "SIMPLE", "buckets": 1}

@@ -128,7 +128,7 @@ def test_a_recapture_validates_before_it_removes(orders, spark):
     execute(orders, "ALTER TABLE orders ALTER note SET NOT NULL")
     capture(orders, "orders", partition=["note"])
     execute(orders, "UPDATE orders SET note = repeat('long', 100) WHERE id = 2")
-    flow = own.load(orders, FLOW).flow
+    flow = own.load(orders, FLOW)
     table = flow.table(orders.source("bikes"), "orders")
     with pytest.raises(
         LakeError, match="(?s)row of public.orders cannot be captured.*note.*recapture"
@@ -165,7 +165,7 @@ def test_a_type_that_the_column_cannot_follow_is_recaptured(orders, spark, forma
     done = own.follow(orders, FLOW)["orders"]
     assert (done.upserts, done.deletes) == (1, 1)
     own.compare(orders, FLOW)
-    table = own.load(orders, FLOW).flow.table(orders.source("bikes"), "orders")
+    table = own.load(orders, FLOW).table(orders.source("bikes"), "orders")
     assert dict(hudi.read(spark, table).dtypes)["note"] == "int"
 
 

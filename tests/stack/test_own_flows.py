@@ -70,7 +70,7 @@ class TestOneFlow:
             "INSERT INTO riders SELECT n, 'Rider ' || n FROM generate_series(1, 3000) n;"
             "CREATE TABLE none_yet (id int PRIMARY KEY, note text);",
         )
-        flow = own.load(bikes, "bikes").flow
+        flow = own.load(bikes, "bikes")
         before = topics.offset_span(bikes, flow.topic(bikes))
         path = own.folder("bikes") / "own_bikes.json"
         config = json.loads(path.read_text())
@@ -168,13 +168,13 @@ class TestOneFlow:
             captured = own.capture(bikes, "bikes", "before", "during")
         assert captured["rows"].tolist()[-2:] == [49, 49]
         own.compare(bikes, "bikes")
-        flow = own.load(bikes, "bikes").flow
+        flow = own.load(bikes, "bikes")
         for name in ("before", "during"):
             row = hudi.read(spark, flow.table(bikes, name)).where("id = 8").collect()[0]
             assert row["name"] == "changed", name
 
     def test_follow_goes_on_until_it_is_interrupted(self, bikes, spark):
-        table = own.load(bikes, "bikes").flow.table(bikes, "stations")
+        table = own.load(bikes, "bikes").table(bikes, "stations")
         own.follow(bikes, "bikes")  # the changes of earlier tests
         lines, failed = [], []
 
@@ -203,7 +203,7 @@ class TestOneFlow:
         own.compare(bikes, "bikes")
 
     def test_a_failed_connector_and_expired_messages_are_reported(self, bikes, spark):
-        flow = own.load(bikes, "bikes").flow
+        flow = own.load(bikes, "bikes")
         large = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 300000) n"  # 9.6 MB, hardly compressible
         execute(bikes, f"UPDATE stations SET name = ({large}) WHERE station_id = 1")
         assert own.follow(bikes, "bikes")["stations"].upserts == 1
@@ -256,7 +256,7 @@ def test_a_table_leaves_its_flow(bikes, spark, capsys, monkeypatch):
     """A table whose capture failed, and one that was dropped: neither keeps the others from being followed."""
     execute(bikes, "CREATE TABLE riders (id int PRIMARY KEY); INSERT INTO riders VALUES (1), (2)")
     own.capture(bikes, "bikes", "stations", "riders", format="avro")  # the later calls keep it
-    flow = own.load(bikes, "bikes").flow
+    flow = own.load(bikes, "bikes")
     table, topic = flow.table(bikes, "riders"), flow.topic(bikes, "riders")
     assert spark.catalog.tableExists("bikes.riders")
 
@@ -365,7 +365,7 @@ def test_a_killed_capture_continues(bikes, spark):
             timeout=300,
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
-    table = own.load(bikes, "bikes").flow.table(bikes)
+    table = own.load(bikes, "bikes").table(bikes)
     assert hudi.exists(table) and list(hudi.labels(bikes, table)["label"]) == []
     own.capture(bikes, "bikes", "stations")
     assert len(hudi.commits(table)) == 1, "no message was ingested twice"
@@ -433,7 +433,7 @@ def test_all_types_are_captured_as_analyst_types(bikes, spark, format):
     done = own.follow(bikes, "bikes")["types"]
     assert (done.upserts, done.deletes, done.dead_letters) == (20, 1, 0)
     own.compare(bikes, "bikes")
-    long = hudi.read(spark, own.load(bikes, "bikes").flow.table(bikes)).where("id = 2")
+    long = hudi.read(spark, own.load(bikes, "bikes").table(bikes)).where("id = 2")
     assert long.selectExpr("length(note)").collect()[0][0] == 32_000
 
 
@@ -501,7 +501,7 @@ class TestDeadLetters:
         self, bikes, spark
     ):
         self.make_a_dead_letter(bikes)
-        flow = own.load(bikes, "bikes").flow
+        flow = own.load(bikes, "bikes")
         at = bikes.source("bikes")
         topic = flow.topic(at, "prices")
         sent = topics.offset_span(bikes, topic)
@@ -609,7 +609,7 @@ def test_tables_are_polled(bikes, spark, capsys):
         states, messages = states + statements.count("updated"), messages + done.upserts
         lake.update({n: source[n] for n in touched & source.keys()})
     assert messages < states, "only the last state before each poll is seen"
-    rows = hudi.read(spark, own.load(bikes, "bikes").flow.table(bikes)).collect()
+    rows = hudi.read(spark, own.load(bikes, "bikes").table(bikes)).collect()
     assert {row["id"]: float(row["price"]) for row in rows} == lake
     deleted = lake.keys() - source.keys()
     assert deleted

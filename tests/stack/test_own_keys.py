@@ -96,7 +96,7 @@ def create(name, kinds, rows):
 
 def differing(world, spark):
     """Return {table: rows of the source, of Spark, and of hudi-rs} of the tables that differ."""
-    at, flow, wrong = world.source("bikes"), own.load(world, FLOW).flow, {}
+    at, flow, wrong = world.source("bikes"), own.load(world, FLOW), {}
     for _, name, *_ in TABLES:
         table = flow.table(at, name)
         source = postgres.query(at, f"SELECT nr, n FROM {name}")

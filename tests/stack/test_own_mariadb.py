@@ -34,7 +34,7 @@ def run(world, *statements, database=DATABASE):
 def lake_rows(world, spark, name):
     """Return the rows of a lake table by id, without the workbench's columns."""
     at = world.source("bikes")
-    rows = hudi.read(spark, own.load(world, "bikes").flow.table(at, name)).collect()
+    rows = hudi.read(spark, own.load(world, "bikes").table(at, name)).collect()
     return {
         row["id"]: {
             column: bytes(value) if isinstance(value, bytearray) else value

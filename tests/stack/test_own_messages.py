@@ -22,7 +22,7 @@ def bikes(server):
 
 def lake_rows(spark, world, name, columns="*"):
     """Return the rows of a lake table as Spark reads them: {id: the values}."""
-    table = own.load(world, "bikes").flow.table(world, name)
+    table = own.load(world, "bikes").table(world, name)
     rows = hudi.read(spark, table).selectExpr("id", columns).collect()
     return {row[0]: tuple(row[1:]) for row in rows}
 

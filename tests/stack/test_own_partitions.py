@@ -70,7 +70,7 @@ def test_what_is_accepted_is_read_back_by_each_engine(bikes, spark):
     results = operate.reconcile(bikes, "bikes")
     assert [result.is_equal for result in results] == [True] * len(TABLES)
     assert not any(result.not_compared for result in results)
-    at, flow = bikes.source("bikes"), own.load(bikes, "bikes").flow
+    at, flow = bikes.source("bikes"), own.load(bikes, "bikes")
     for name in TABLES:
         table = flow.table(at, name)
         query = f"SELECT id, format('%s', p) AS p, p IS NULL AS is_null FROM {name}"
@@ -105,7 +105,7 @@ def test_a_value_that_no_folder_can_have_is_a_dead_letter(bikes, spark):
         LakeError, match="partition field p (has 253 bytes at most|is an empty text)"
     ):
         own.follow(bikes, "bikes")
-    table = own.load(bikes, "bikes").flow.table(bikes.source("bikes"), "long")
+    table = own.load(bikes, "bikes").table(bikes.source("bikes"), "long")
     assert {row.id for row in hudi.read(spark, table).collect()} == {1, 2, 3, 4}
     reasons = {
         row.reason for row in hudi.dead_letters(spark, bikes.source("bikes"), table).collect()

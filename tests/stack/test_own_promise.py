@@ -217,7 +217,7 @@ class Lab:
         return changed
 
     def scales(self, schema):
-        flow = own.load(self.world, self.name).flow
+        flow = own.load(self.world, self.name)
         return next(t.scales for t in flow.declared.tables if t.source == schema.source)
 
     def refused(self, schema):
@@ -264,7 +264,7 @@ class Lab:
         else:
             self.outcome.violate(captured[0], "follow stops again and again")
         for schema in captured:
-            table = own.load(self.world, self.name).flow.table(self.world, self.lake_name(schema))
+            table = own.load(self.world, self.name).table(self.world, self.lake_name(schema))
             if schema.source in refused or (
                 schema in corrected and not hudi.dead_letters(self.spark, self.world, table).take(1)
             ):
@@ -272,14 +272,14 @@ class Lab:
         return captured
 
     def lake_name(self, schema):
-        flow = own.load(self.world, self.name).flow
+        flow = own.load(self.world, self.name)
         return next(t.name for t in flow.declared.tables if t.source == schema.source)
 
     def verify(self, captured):
         """Compare the source with what Spark and hudi-rs read, then ask `compare` and `reconcile`."""
         differing = {}
         for schema in captured:
-            flow = own.load(self.world, self.name).flow
+            flow = own.load(self.world, self.name)
             table = flow.table(self.world, self.lake_name(schema))
             rows = self.rows(schema)
             truth = [{c.name: self.wanted(c, row[c.name]) for c in schema.columns} for row in rows]

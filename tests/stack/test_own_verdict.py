@@ -222,7 +222,7 @@ def test_accepted_kinds_arrive(bikes):
     own.compare(bikes, "bikes")
     results = {result.table: result.is_equal for result in operate.reconcile(bikes, "bikes")}
     assert results == dict.fromkeys([*ACCEPTED, "numbered"], True)
-    flow = own.load(bikes, "bikes").flow
+    flow = own.load(bikes, "bikes")
     for table in ACCEPTED:
         base = flow.table(bikes, table).base
         lake = HudiTableBuilder.from_base_uri(base).build().read()

@@ -78,7 +78,7 @@ def execute(world, statement):
 
 
 def lake_table(world, name):
-    return own.load(world, "bikes").flow.table(world.source("bikes"), name)
+    return own.load(world, "bikes").table(world.source("bikes"), name)
 
 
 def write(spark, table, rows, operation="upsert", **options):
@@ -110,7 +110,7 @@ def test_equal_tables_of_all_types_have_no_difference(bikes, monkeypatch):
         "kinds: 90 rows in the source, 90 in the lake",
     ]
     assert all("; no difference; " in line and "without" not in line for line in lines)
-    kinds = own.load(bikes, "bikes").flow.table(bikes.source("bikes"), "kinds")
+    kinds = own.load(bikes, "bikes").table(bikes.source("bikes"), "kinds")
     last = operate.last_reconciliation(bikes, kinds)
     assert last["is_equal"] and last["rows"] == [90, 90]
     with pytest.raises(LakeError, match="(?s)no captured table 'bikes/trip'.*trips"):
@@ -298,7 +298,7 @@ def test_mariadbs_types(world, spark):
         own.capture(mine, "bikes", "goods", flow="goods")
         (result,) = operate.reconcile(mine, "goods")
         assert result.is_equal and result.rows == (30, 30) and not result.not_compared, result
-        table = own.load(mine, "goods").flow.table(mine.source("bikes"), "goods")
+        table = own.load(mine, "goods").table(mine.source("bikes"), "goods")
         rows = hudi.read(spark, table)
         kinds = {
             name: kind for name, kind in rows.dtypes if not name.startswith("_") and name != "id"

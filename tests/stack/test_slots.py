@@ -4,7 +4,7 @@ still."""
 import time
 
 import pytest
-from workbench import connect
+from workbench import connect, tracks
 from workbench.base.wait import wait_until
 from workbench.cli import main as cli
 from workbench.source import capture_health, postgres
@@ -14,7 +14,7 @@ from worlds import with_settings
 
 QUIET, FOREIGN = "slots_test", "slots_test_foreign"
 LIMIT = 32 << 20  # bytes
-WALKTHROUGHS = (outbox.walkthrough, log_based.walkthrough, museum.walkthrough)
+WALKTHROUGHS = (outbox.TRACK, log_based.TRACK, museum.TRACK)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
     """The connectors of notebooks 12, 32, 52 and 74, and six large inserts into a table that
     nothing captures."""
     for each in WALKTHROUGHS:
-        each.ensure(world, "connectors")
+        tracks.ensure(world, each, each.all_steps[1].notebook)
     storefront.restart_clean(world)
     storefront.enable_outbox_connectors(world)
     storefront.wait_until_consistent(world)
@@ -156,7 +156,7 @@ def test_no_slot_of_the_walkthroughs_retains_what_others_write(world, foreign):
         f"at most {most >> 20} MiB behind; less than {LIMIT >> 20} after {time.monotonic() - written:.0f} s"
     )
     assert {topic: topics.offset_span(world, topic) for topic in captured} == captured
-    for each in (storefront.walkthrough, *WALKTHROUGHS):
-        each.reset(world)
+    for each in (storefront.TRACK, *WALKTHROUGHS):
+        tracks.reset(world, each)
         remaining = each.resources.remaining(world)
         assert not any(remaining.values()), remaining

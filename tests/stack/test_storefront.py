@@ -20,7 +20,7 @@ from storefront_help import (
     customer,
     send,
 )
-from workbench import stack
+from workbench import stack, tracks
 from workbench.base.errors import SourceError, StackError
 from workbench.source import postgres
 from workbench.source.names import format_sql
@@ -31,7 +31,7 @@ from workbench.tracks import storefront
 
 
 def test_a_service_without_its_store_ends_with_an_error(world):
-    storefront.walkthrough.reset(world)
+    tracks.reset(world, storefront.TRACK)
     for context in domain.ALL.values():
         topics.create(world, context.topic, client.PARTITIONS)
     with pytest.raises(

@@ -434,9 +434,7 @@ def disturb(world, chance, stop, counts):
     """Until `stop` is set: kill a service, suspend one, or publish events again."""
     while not stop.wait(chance.uniform(0.3, 1.5)):
         running = [
-            name
-            for name in storefront.walkthrough.resources.services
-            if process.running_process(name)
+            name for name in storefront.TRACK.owns.services if process.running_process(name)
         ] or ["orders"]
         name, action = chance.choice(running), chance.choice(("kill", "stand", "double"))
         with contextlib.suppress(psutil.Error, ProcessLookupError, AttributeError):

@@ -64,6 +64,8 @@ def test_the_next_version_of_the_schema_ends_a_query_that_does_not_know_it_and_a
 ):
     sales.produce(till, 0, 50, topic=SOURCE)
     query = sales.start_query(session(till), till, name="restarted", trigger_interval="0 seconds")
+    kept = session(till).conf.get("spark.sql.streaming.numRecentProgressUpdates")
+    assert int(kept or 0) <= 10_000, "a job of months keeps them in memory"
     query.processAllAvailable()
     schema = sales.SCHEMAS[f"{sales.SALES_TOPIC}-value"]
     more = {"name": "till", "type": ["null", "string"], "default": None}

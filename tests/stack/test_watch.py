@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from lake_help import kill_service_during
 from typer.testing import CliRunner
-from workbench import connect, operate, stack
+from workbench import connect, operate, stack, tracks
 from workbench.base import files, paths
 from workbench.base.wait import wait_until
 from workbench.cli import main
@@ -25,9 +25,9 @@ FLOW = "80_operations"
 
 @pytest.fixture(scope="module")
 def pipeline(world, spark):
-    stack.ensure_running(world, *operations.walkthrough.steps.services)
+    stack.ensure_running(world, *operations.TRACK.services)
     yield operations.start(world, 0.1)
-    operations.walkthrough.reset(world)
+    tracks.reset(world, operations.TRACK)
 
 
 @pytest.fixture

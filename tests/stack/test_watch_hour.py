@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from workbench import connect, hudi, operate, stack
+from workbench import connect, hudi, operate, stack, tracks
 from workbench.base import paths
 from workbench.base.wait import wait_until
 from workbench.hudi import timeline
@@ -106,7 +106,7 @@ class Drill:
 
     def capture_anew(self):
         hudi.drop(session(self.world), self.world, self.payments)
-        operations.walkthrough.recapture(self.world)
+        tracks.recapture(self.world, operations.TRACK)
 
     @contextmanager
     def fault(self, kind):
@@ -243,7 +243,7 @@ FAULTS = (
 
 
 def test_each_alarm_and_each_silence(world, tmp_path):
-    stack.ensure_running(world, *operations.walkthrough.steps.services)
+    stack.ensure_running(world, *operations.TRACK.services)
     operations.start(world, 0.1)
     drill, chance = Drill(world), random.Random(7)
     begin = time.monotonic()

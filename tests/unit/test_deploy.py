@@ -17,7 +17,6 @@ from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
 from workbench import connect, hudi, tracks
 from workbench.base import ROOT, aws, params
-from workbench.flow import resources
 from workbench.stack import artifacts
 from workbench.topic import kafka_iam, topics
 
@@ -657,8 +656,8 @@ def read():
     deployed = {
         name
         for each in tracks.ALL
-        if not each.steps.local_only
-        for name in (*resources.connectors(each.resources), *(each.flow.sinks if each.flow else ()))
+        if not each.local_only
+        for name in (*each.resources.connectors, *each.flow.sinks)
     }
     return names | {f"connect/role/{name}" for name in deployed - on_aws.EMBEDDED_ONLY}
 
@@ -712,14 +711,14 @@ def test_11_the_catalogs_databases_are_made_with_the_lake():
     ]
     made = {database["Name"]: database["LocationUri"] for database in databases}
     assert {"datalake", "pagila_kafka_connect", "moma_cow", "moma_mor"} <= made.keys()
-    there = [each for each in tracks.ALL if not each.steps.local_only]
-    used = {name for each in there for name in each.resources.catalog_databases}
-    captures = [capture for each in there if each.flow for capture in each.flow.captures]
+    there = [each for each in tracks.ALL if not each.local_only]
+    used = {name for each in there for name in each.owns.databases}
+    captures = [capture for each in there for capture in each.flow.captures]
     used |= {
         table.get("database", hudi.Table.database) for capture in captures for table in capture.lake
     }
     world = on_aws.world()
-    used |= {table.database for each in there for table in each.resources.scratch_tables(world)}
+    used |= {table.database for each in there for table in each.owns.tables(world)}
     assert used <= made.keys()
     assert cloudformation.ORDER.index("lake") < cloudformation.ORDER.index("emr")
     root = f"s3://{one('AWS::S3::Bucket')['BucketName']}/"

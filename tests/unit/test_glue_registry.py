@@ -14,7 +14,6 @@ import pytest
 from workbench import landing, tracks
 from workbench.base import aws, params
 from workbench.base.errors import ConnectorError, LakeError, StackError
-from workbench.flow import resources
 from workbench.hudi import decode_avro
 from workbench.landing import job
 from workbench.run import notebooks
@@ -257,10 +256,10 @@ def test_artifacts_are_called_as_with_apicurio():
 def test_what_a_walkthrough_looks_for_is_what_there_is(monkeypatch):
     """Notebooks 32 and 52 demand a schema of keys and one of values of each topic; a teardown
     removes them."""
-    for each in (each for each in tracks.ALL if "apicurio" in each.steps.services):
-        if not each.captured_names:
+    for each in (each for each in tracks.ALL if "apicurio" in each.services):
+        flow, schemas = each.flow, each.resources.connector_schemas(WORLD)
+        if not flow.captures:
             continue
-        flow, schemas = each.flow, resources.connector_schemas(each.resources, WORLD)
         wanted = {
             f"{flow.topic(WORLD, name)}-{side}" for name in flow.names for side in ("key", "value")
         }

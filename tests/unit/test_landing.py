@@ -314,7 +314,7 @@ def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypa
     )
     slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
     monkeypatch.setattr(postgres, "slots", lambda *_: slots)
-    assert outbox.walkthrough.resources.remaining_connectors(world) == [outbox.ENVELOPE_CONNECTOR]
+    assert outbox.TRACK.resources.deployed_connectors(world) == [outbox.ENVELOPE_CONNECTOR]
     assert postgres.connector_slots(world) == ["my_msk_outbox"]
 
 

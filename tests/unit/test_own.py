@@ -6,7 +6,6 @@ import re
 import shlex
 import socket
 import types
-from dataclasses import replace
 
 import pandas
 import pytest
@@ -18,8 +17,8 @@ from workbench.base.errors import ConnectorError, LakeError, SourceError
 from workbench.checks.check_values import values_equal
 from workbench.cli.main import app
 from workbench.connect import configs
-from workbench.flow import resources, walkthrough
-from workbench.flow.steps import Product
+from workbench.flow import RESERVED_DATABASES, resources
+from workbench.flow.resources import Product, Resources
 from workbench.landing import sources
 from workbench.operate.observe import FlowReader
 from workbench.own import capturing, checking, files, values
@@ -81,7 +80,7 @@ def test_the_json_of_a_flow_has_the_source_as_placeholders(world, changes):
     path = own.folder("bikes") / "own_bikes.json"
     raw = json.loads(path.read_text())
     assert not re.search(r"<|db\.example\.com|\bada\b", path.read_text())
-    flow = own.load(world, "bikes").flow
+    flow = own.load(world, "bikes")
     config = flow.config(world, "own_bikes")
     host = config.get("database.hostname") or config["connection.url"]
     if changes.get("engine") != "mariadb":
@@ -131,7 +130,7 @@ def test_the_tls_of_a_source_reaches_its_connector(world, engine, poll, tls, exp
     declare(world, engine=engine, poll=poll, format="json")
     text = (own.folder("bikes") / "own_bikes.json").read_text()
     assert "ssl" not in text, "a change of the source reaches a connector that exists"
-    config = own.load(world, "bikes").flow.config(world, "own_bikes")
+    config = own.load(world, "bikes").config(world, "own_bikes")
     is_tls = re.compile(r"database\.ssl|connection\.url")
     assert {key: value for key, value in config.items() if is_tls.match(key)} == expected
     if poll:
@@ -147,12 +146,12 @@ def test_a_pem_file_is_refused_where_debezium_needs_a_keystore(world):
     world.sources["bikes"] = world.sources["bikes"].model_copy(update=tls)
     declare(world, engine="mariadb")
     path = own.folder("bikes") / "own_bikes.json"
-    flow = own.load(world, "bikes").flow
+    flow = own.load(world, "bikes")
     with pytest.raises(ConnectorError, match="(?s)Java keystore, not a PEM file.*keytool"):
         flow.config(world, "own_bikes")
     store = {"database.ssl.truststore": "/trusted.jks"}
     path.write_text(json.dumps({**json.loads(path.read_text()), **store}))
-    config = own.load(world, "bikes").flow.config(world, "own_bikes")
+    config = own.load(world, "bikes").config(world, "own_bikes")
     assert config["database.ssl.mode"] == "verify-full"
 
 
@@ -175,7 +174,7 @@ def test_edits_of_the_json_stay_when_a_table_joins(world):
     assert config["table.include.list"] == "public.trips,public.visits"
     assert config["message.key.columns"] == "public.visits:a,b"
     assert config["column.exclude.list"] == "public.visits.area"
-    table = own.load(world, "bikes").flow.table(world, "visits")
+    table = own.load(world, "bikes").table(world, "visits")
     assert (table.key, table.database) == (("a", "b"), "bikes")
 
 
@@ -210,8 +209,8 @@ def test_a_removal_ends_with_the_declaration(world, monkeypatch):
     declare(world)
     folder = own.folder("bikes")
     (folder / "notes").mkdir()
-    monkeypatch.setattr(resources.shutil, "rmtree", lambda path: None)
-    resources._remove_own_folder(world, str(folder))
+    monkeypatch.setattr(own_flow.shutil, "rmtree", lambda path: None)
+    own_flow._remove_folder(folder)
     assert [path.name for path in folder.iterdir() if path.is_file()] == ["flow.yaml"]
 
 
@@ -263,18 +262,20 @@ def test_a_damaged_json_of_the_connector_blocks_all_but_the_removal(world, monke
     declare(world)
     path = own.folder("bikes") / "own_bikes.json"
     intact = own.load(world, "bikes")
-    expected = intact.flow.config(world, "own_bikes"), intact.resources.topics(world)
+    expected = intact.config(world, "own_bikes"), intact.resources.topics(world)
     removed = []
     monkeypatch.setattr(own_flow.stack, "ensure_running", lambda *args: None)
     monkeypatch.setattr(
-        walkthrough.Walkthrough,
-        "reset",
-        lambda self, world: removed.append(
-            (self.flow.config(world, "own_bikes"), self.resources.topics(world))
+        Resources,
+        "remove",
+        lambda self, world, *products: removed.append(
+            (self.flow.config(world, "own_bikes"), self.topics(world))
         ),
     )
+    monkeypatch.setattr(own_flow, "_remove_folder", lambda folder: None)
     for content in (b"{", b"\xff\xfe\x00", None):
         path.unlink()
+        files.write_declaration("bikes", intact.declared)
         if content is None:
             path.mkdir()
         else:
@@ -338,7 +339,7 @@ def test_the_command_of_a_hint_captures_a_table_with_its_options(world, monkeypa
     declare(world, "their_bikes", tables=[{**TABLE, **options}], **changes)
     calls = []
     monkeypatch.setattr(own, "capture", lambda *args, **given: calls.append((args, given)))
-    flow = own.load(world, "their_bikes").flow
+    flow = own.load(world, "their_bikes")
     program, *arguments = shlex.split(flow.capture_command("public.trips"))
     done = CliRunner().invoke(app, arguments)
     assert (program, done.exit_code) == ("workbench", 0), done.output
@@ -360,7 +361,7 @@ def test_the_command_of_a_hint_captures_a_table_with_its_options(world, monkeypa
 def test_a_table_that_was_created_anew_is_a_problem_of_its_own(world, monkeypatch):
     visits = {**TABLE, "source": "public.visits", "name": "visits", "oid": 7}
     declare(world, tables=[{**TABLE, "oid": 5}, visits])
-    flow, at = own.load(world, "bikes").flow, world.source("bikes")
+    flow, at = own.load(world, "bikes"), world.source("bikes")
     asked = []
 
     changed = pandas.DataFrame({"name": ["public.trips", "public.visits"], "n": [0, 0]})
@@ -572,14 +573,14 @@ def test_the_rows_and_the_partition_choose_the_layout(world, fields, layout):
     assert (*own_tables.layout(table).model_dump().values(),) == layout
     if "columns" not in fields:
         declare(world, tables=[{**TABLE, **fields}])
-        lake = own.load(world, "bikes").flow.table(world)
+        lake = own.load(world, "bikes").table(world)
         assert (lake.type, lake.index, lake.buckets) == layout
 
 
 def test_a_table_keeps_the_layout_of_its_capture(world):
     layout = {"type": "mor", "index": "BUCKET", "buckets": 3}
     declare(world, tables=[{**TABLE, "layout": layout}])
-    lake = own.load(world, "bikes").flow.table(world)
+    lake = own.load(world, "bikes").table(world)
     assert (lake.type, lake.index, lake.buckets) == ("mor", "BUCKET", 3)
     files.write_declaration("bikes", files.declaration("bikes"))
     assert (
@@ -607,7 +608,7 @@ def test_a_flow_file_is_read_strictly(world, change, message):
         own.load(world, "trams")
 
 
-def test_flows_are_walkthroughs_of_their_world(world):
+def test_flows_are_those_of_their_world(world):
     declare(world)
     other = world.model_copy(update={"name": "cluster"})
     assert own.names(world) == ["bikes"] and own.names(other) == []
@@ -621,8 +622,7 @@ def test_flows_are_walkthroughs_of_their_world(world):
 
 def test_the_users_tables_are_never_removed(world, monkeypatch):
     declare(world)
-    walkthrough = own.load(world, "bikes")
-    owned = walkthrough.resources
+    owned = own.load(world, "bikes").resources
 
     def fail(*args, **values):
         raise AssertionError("a statement that could change the source")
@@ -633,16 +633,13 @@ def test_the_users_tables_are_never_removed(world, monkeypatch):
     monkeypatch.setattr(resources.postgres, "drop_publication", lambda *args: None)
     kinds = [k for k in resources.KINDS if k.title == resources.SOURCE_TABLES]
     for kind in kinds:
-        assert list(kind.remaining(owned, world)) == []
-        kind.remove(owned, world)
+        assert kind.existing(owned, world) == {}
     assert {kind.product for kind in kinds} == {Product.TOPICS, Product.SOURCE}
-    # the same flow, if the walkthrough owned its tables
-    assert list(kinds[0].remaining(replace(owned, own=None), world)) == ["public.trips"]
 
 
 def test_the_remedy_of_dead_letters_names_the_commands(world):
     declare(world)
-    flow = own.load(world, "bikes").flow
+    flow = own.load(world, "bikes")
     remedy = flow.dead_letter_remedy(world, flow.captures[0])
     assert remedy.startswith("correct the row")
     assert "`workbench forget bikes public.trips --world local`" in remedy
@@ -682,18 +679,14 @@ def test_the_options_of_capture_are_passed_on(monkeypatch):
     assert CliRunner().invoke(app, ["capture", "bikes", "trips", "--format", "xml"]).exit_code == 1
 
 
-def test_catalog_databases_of_the_walkthroughs_are_refused(world, monkeypatch):
+def test_catalog_databases_of_the_tracks_are_refused(world, monkeypatch):
     monkeypatch.setattr(capturing.landing, "names", lambda world: [])
     monkeypatch.setattr(capturing.topics, "names", lambda world: [])
     spark = types.SimpleNamespace(catalog=types.SimpleNamespace(databaseExists=lambda name: False))
     monkeypatch.setattr(capturing, "session", lambda world: spark)
     declared = own.Declaration.model_validate({**FLOW, "poll": "updated", "format": "json"})
-    for name in (
-        "default",
-        "datalake",
-        *tracks.sales.walkthrough.resources.catalog_databases,
-    ):
-        with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the walk"):
+    for name in RESERVED_DATABASES:
+        with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the tracks"):
             capturing._require_unused(world, name, declared)
     capturing._require_unused(world, "bikes", declared)
 

@@ -46,11 +46,7 @@ def test_a_table_may_be_polled_several_times(world):
         *query_based.SOURCES,
         *query_based.SINKS,
     ] and log_based.flow.deployed_connectors == ["pagila_source"]
-    assert query_based.baseline.tables == (
-        "public.customer",
-        *(f"public.{name}" for name in query_based.TABLES),
-    )
-    assert query_based.walkthrough.resources.topics(world) >= {
+    assert query_based.TRACK.resources.topics(world) >= {
         *query_based.POLLED_TOPICS.values(),
         query_based.ALT_TOPIC,
         query_based.QUERY_TOPIC,
@@ -99,7 +95,6 @@ def test_both_walkthroughs_on_pagila_are_loaded_into_their_own_databases(world):
         "pagila",
         "pagila_polled",
     )
-    assert (
-        query_based.walkthrough.resources.catalog_databases
-        != log_based.walkthrough.resources.catalog_databases
-    ), "a reset drops its own tables of the catalog"
+    assert query_based.TRACK.owns.databases != log_based.TRACK.owns.databases, (
+        "a reset drops its own tables of the catalog"
+    )

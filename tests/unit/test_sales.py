@@ -223,7 +223,7 @@ def test_a_query_names_a_server_that_ends_and_still_answers(
 
 def test_the_notebooks_declare_what_is_published():
     assert (ROOT / "notebooks" / "60_streaming_sales" / "61_schemas.ipynb").is_file()
-    assert sales.walkthrough.resources.own_topics[:2] == (
+    assert sales.TRACK.owns.topics[:2] == (
         "pagila.sales.avro",
         "pagila.sales.summary.avro",
     )

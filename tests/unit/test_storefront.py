@@ -399,8 +399,8 @@ def test_it_runs_on_one_machine_only():
     elsewhere = local.model_copy(
         update={"stack": local.stack.model_copy(update={"embedded": False})}
     )
-    assert storefront.walkthrough in for_world(local)
-    assert storefront.walkthrough not in for_world(elsewhere)
+    assert storefront.TRACK in for_world(local)
+    assert storefront.TRACK not in for_world(elsewhere)
     with pytest.raises(StackError, match="one machine only"):
         client.require_embedded(elsewhere)
 

@@ -188,7 +188,7 @@ def run(
     if not targets and not open_world(world).stack.embedded:
         from .. import tracks
 
-        local = {each.name for each in tracks.ALL if each.steps.local_only}
+        local = {each.name for each in tracks.ALL if each.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
     # kernels and their child processes inherit the variable

@@ -89,6 +89,7 @@ class CaptureSet:
         loader: fills the source tables. None if the notebook on connectors creates them: then they
             are removed with the connectors.
         label: the label of each table's first commit.
+        server: name of the source that has the database (see `World.source`), by default the world's.
     """
 
     captures: tuple[Capture, ...]
@@ -100,6 +101,11 @@ class CaptureSet:
     publication: str = ""
     loader: Optional[Loader] = None
     label: str = ""
+    server: str = ""
+
+    def source_world(self, world: World) -> World:
+        """Return the world whose databases are the source."""
+        return world.source(self.server) if self.server else world
 
     @property
     def names(self) -> tuple[str, ...]:

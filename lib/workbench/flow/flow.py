@@ -465,14 +465,6 @@ class CaptureFlow(CaptureSet):
             )
         return batch.rows.select("partition", "offset", "outcome", "row.*")
 
-    def is_changed(self, spark: SparkSession, world: World, name: str, *keys: int) -> bool:
-        """Return whether rows of a capture (by default any) were changed since the snapshot."""
-        changes = self.events(spark, world, name).where("`__op` <> 'r'")
-        if keys:
-            values = ", ".join(str(int(key)) for key in keys)
-            changes = changes.where(f"{self.capture(name).key} IN ({values})")
-        return bool(changes.limit(1).collect())
-
     def rows_at(self, events: pandas.DataFrame, name: str, position: str) -> pandas.DataFrame:
         """Return the rows of a table at a position of the source's log, from its events.
 

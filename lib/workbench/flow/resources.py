@@ -1,84 +1,146 @@
-"""The resources of a walkthrough: for each kind, which ones exist, and how they are removed."""
+"""What captured tables and notebooks leave behind, by exact name: what of it exists, and its removal.
 
-import shutil
+Each kind of resource is a row of KINDS. Only existing resources among the owned names are removed, so the
+user's own ones with similar names stay.
+"""
+
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
 from pathlib import Path
-from typing import Callable, Collection, Iterable, NamedTuple, Optional, Sequence
+from typing import Callable, Collection, Iterable, NamedTuple, Sequence
 
-from .. import connect, hudi, landing, stack
-from ..base import World, files
+from .. import hudi, landing, stack
+from ..base import World, files, secrets
 from ..connect.configs import SCHEMA_HISTORY_PREFIX
 from ..hudi import ddl
-from ..hudi.tables import all_catalog_names
 from ..landing.sources import JDBC, topic_name
 from ..query import streams
 from ..source import postgres
-from ..source.names import format_sql
+from ..source.names import format_sql, role_secret
 from ..spark import session
-from ..storefront import databases
 from ..topic import dlq, groups, registry, topics
-from .baseline import Baseline
 from .flow import CaptureFlow
-from .steps import Product
 
 HISTORY_TOPIC = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
 OWN_PREFIX = "own_"  # of the connectors, slots, publications and topics of the user's own flows
-SCHEMAS, SOURCE_TABLES, FILES = "schemas in the registry", "tables in the source", "files"
+CONNECTORS, SCHEMAS = "connectors", "schemas in the registry"
+SOURCE_TABLES, FILES = "tables in the source", "files"
+
+
+class Product(IntEnum):
+    """What a notebook makes, in the order of the data flow. A reset removes a product with all later ones."""
+
+    SOURCE = 1
+    TOPICS = 2
+    TABLES = 3
 
 
 @dataclass(frozen=True)
-class OwnedResources:
-    """Everything that the connectors and notebooks of a walkthrough may leave behind.
-
-    The resources of the captured tables follow from `flow`. The other fields are further ones.
+class Owns:
+    """What connectors and notebooks make besides the captured tables, by exact name.
 
     Attributes:
-        flow: the captured tables.
-        baseline: the baseline of the source tables.
-        extra_connectors: names of further connectors, which notebooks use for demonstrations.
-        extra_sinks: returns the configurations of further sinks that notebooks use.
-        config: returns the configuration of a further connector, if there is no `flow`.
-        own_topics: topics that notebooks create.
-        own_schemas: schemas that notebooks register.
-        streaming_queries: names of streaming queries. Their checkpoints are in the lake's
-            checkpoints, in `streams/`.
-        scratch_tables: returns further lake tables that notebooks create.
-        catalog_databases: catalog databases for the tables that notebooks create with SQL.
-        lake_folders: the folders of these tables, relative to the lake's tables.
-        services: the services of the stack that only this walkthrough uses.
-        consumer_groups: its consumer groups.
-        service_databases: its databases with a role of the same name each (see
-            `storefront.databases.create`).
-        own: the source of a flow of the user's own tables, which are never removed.
+        connectors: further connectors.
+        sinks: further sinks, which land topics.
+        topics: topics that notebooks create.
+        schemas: schemas that notebooks register.
+        groups: consumer groups.
+        tables: returns further lake tables.
+        databases: catalog databases; they are removed with all their tables.
+        folders: folders of the lake, such as `tables/refined/film`.
+        source_tables: source tables that the notebook on connectors creates.
+        services: services of the stack.
+        stores: databases in PostgreSQL with a role of the same name each.
     """
 
-    flow: Optional[CaptureFlow] = None
-    baseline: Optional[Baseline] = None
-    extra_connectors: tuple[str, ...] = ()
-    extra_sinks: Callable[[World], Sequence[dict[str, str]]] = lambda world: ()
-    config: Callable[[World, str], dict[str, str]] = connect.config
-    own_topics: tuple[str, ...] = ()
-    own_schemas: tuple[str, ...] = ()
-    streaming_queries: tuple[str, ...] = ()
-    scratch_tables: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
-    catalog_databases: tuple[str, ...] = ()
-    lake_folders: tuple[str, ...] = ()
+    connectors: tuple[str, ...] = ()
+    sinks: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    tables: Callable[[World], Sequence[hudi.Table]] = lambda world: ()
+    databases: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    source_tables: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
-    consumer_groups: tuple[str, ...] = ()
-    service_databases: tuple[str, ...] = ()
-    own: Optional["OwnSource"] = None
+    stores: tuple[str, ...] = ()
 
-    def configs(self, world: World) -> dict[str, dict[str, str]]:
-        """Return {connector: configuration}."""
-        config = self.flow.config if self.flow else self.config
-        return {name: config(world, name) for name in connectors(self)}
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources of captured tables, and what else is owned.
+
+    Attributes:
+        flow: the captured tables; without any it has no captures.
+        owns: what else is owned.
+    """
+
+    flow: CaptureFlow
+    owns: Owns = Owns()
+
+    def remaining(
+        self, world: World, *products: Product, keep: Collection[str] = ()
+    ) -> dict[str, list[str]]:
+        """Return the existing resources, {kind: names}. After a full removal each list is empty.
+
+        Args:
+            world: the world whose databases are the source.
+            *products: the products to which they belong, by default all.
+            keep: titles of kinds that are left out.
+        """
+        names = dict[str, list[str]]()
+        for kind in KINDS:
+            if kind.product in (products or Product) and kind.title not in keep:
+                names.setdefault(kind.title, []).extend(kind.existing(self, world))
+        return names
+
+    def remove(self, world: World, *products: Product, keep: Collection[str] = ()) -> None:
+        """Remove the resources of products.
+
+        Args:
+            world: as for `remaining`.
+            *products: the products.
+            keep: titles of kinds that are not removed.
+        """
+        for kind in KINDS:
+            if kind.product not in products or kind.title in keep:
+                continue
+            for remove in dict.fromkeys(kind.existing(self, world).values()):
+                remove()
+            if kind.title == CONNECTORS:
+                self._reset_progress(world)
+
+    def _reset_progress(self, world: World) -> None:
+        """Remove what landings and polls have read, and landed files, also of connectors that are not deployed."""
+        for config in self.configs(world):
+            if config.get("connector.class") == JDBC:
+                landing.reset_offsets(world, config)
+        for config in self.sink_configs(world):
+            landing.drop(world, config)
+
+    @property
+    def connectors(self) -> list[str]:
+        """The names of the connectors of captures, and of further ones."""
+        captures = (capture.connector for capture in self.flow.captures)
+        return list(dict.fromkeys([*captures, *self.owns.connectors]))
+
+    def deployed_connectors(self, world: World) -> list[str]:
+        """Return the deployed connectors among the owned ones; the Connect cluster may have others."""
+        return _common({*self.connectors, *self.flow.sinks}, landing.names, world)
+
+    def configs(self, world: World) -> list[dict[str, str]]:
+        """Return the configurations of `connectors`."""
+        return [self.flow.config(world, name) for name in self.connectors]
+
+    def sink_configs(self, world: World) -> list[dict[str, str]]:
+        """Return the configurations of the sinks that land topics."""
+        return [self.flow.config(world, name) for name in (*self.flow.sinks, *self.owns.sinks)]
 
     def topics(self, world: World) -> set[str]:
         """Return the topics of notebooks, tables, heartbeats and (for MariaDB) schema histories."""
-        flow, names = self.flow, {*self.own_topics}
-        if flow:
-            names |= {flow.topic(world, name) for name in flow.names}
-        for config in self.configs(world).values():
+        names = {*self.owns.topics, *(self.flow.topic(world, name) for name in self.flow.names)}
+        for config in self.configs(world):
             if "topic.prefix" in config:
                 tables = config.get("table.include.list", config.get("table.whitelist", ""))
                 names |= {topic_name(config, table.strip()) for table in tables.split(",")}
@@ -87,66 +149,16 @@ class OwnedResources:
                 names.add(config[HISTORY_TOPIC])
         return names
 
-    def remaining(
-        self, world: World, *products: Product, keep: Collection[str] = ()
-    ) -> dict[str, list[str]]:
-        """Return the existing resources, {kind: names}. After a full reset each list is empty.
-
-        Args:
-            world: the world.
-            *products: the products to which they belong, by default all.
-            keep: titles of kinds that are left out.
-        """
-        world, names = source_world(self, world), dict[str, list[str]]()
-        for kind in KINDS:
-            if kind.product in (products or Product) and kind.title not in keep:
-                names.setdefault(kind.title, []).extend(kind.remaining(self, world))
-        return names
-
-    def remaining_connectors(self, world: World) -> list[str]:
-        """Return the deployed connectors of this walkthrough; the Connect cluster may have others."""
-        names = {*connectors(self), *(self.flow.sinks if self.flow else ())}
-        return _existing(world, names, landing.names)
-
-    def remove(self, world: World, *products: Product, keep: Collection[str] = ()) -> None:
-        """Remove the resources that belong to these products; missing ones are ignored.
-
-        Args:
-            world: the world.
-            *products: the products.
-            keep: titles of kinds that are not removed.
-        """
-        world = source_world(self, world)
-        for kind in KINDS:
-            if kind.product in products and kind.title not in keep:
-                if kind.remove:
-                    kind.remove(self, world)
-                elif kind.delete:
-                    for name in kind.remaining(self, world):
-                        kind.delete(world, name)
+    def connector_schemas(self, world: World) -> set[str]:
+        """Return the schemas that connectors may register."""
+        if all(capture.format == "json" for capture in self.flow.captures):
+            return set()
+        return {f"{topic}-{side}" for topic in self.topics(world) for side in ("key", "value")}
 
 
-class OwnSource(NamedTuple):
-    """The source of a flow of the user's own tables.
-
-    Attributes:
-        name: name of the source (see `World.source`).
-        folder: the folder with the declaration of the flow, which is removed last.
-    """
-
-    name: str
-    folder: Path
-
-
-def connectors(owned: OwnedResources) -> list[str]:
-    """Return the names of the connectors of the captures, and of the extra connectors."""
-    captures = [c.connector for c in owned.flow.captures] if owned.flow else []
-    return list(dict.fromkeys([*captures, *owned.extra_connectors]))
-
-
-def source_world(owned: OwnedResources, world: World) -> World:
-    """Return the world whose databases are the source: for an own flow that of its source."""
-    return world.source(owned.own.name) if owned.own else world
+Removals = dict[
+    str, Callable[[], object]
+]  # {name of an existing resource: its removal, or that of all}
 
 
 class Kind(NamedTuple):
@@ -155,20 +167,16 @@ class Kind(NamedTuple):
     Attributes:
         title: its name in `remaining`.
         product: the product to which it belongs.
-        remaining: returns the names of the existing resources.
-        delete: removes an existing resource, by its name.
-        remove: removes all resources, for kinds of which more may exist than `remaining` finds.
+        existing: returns the existing ones among the owned resources, each with its removal.
     """
 
     title: str
     product: Product
-    remaining: Callable[[OwnedResources, World], Iterable[str]]
-    delete: Optional[Callable[[World, str], object]] = None
-    remove: Optional[Callable[[OwnedResources, World], object]] = None
+    existing: Callable[[Resources, World], Removals]
 
 
-def _existing(
-    world: World, names: Collection[str], list_names: Callable[[World], Iterable[str]]
+def _common(
+    names: Collection[str], list_names: Callable[[World], Iterable[str]], world: World
 ) -> list[str]:
     """Return the existing names among `names`. Without names, no service is queried."""
     return sorted({*names} & {*list_names(world)}) if names else []
@@ -177,272 +185,168 @@ def _existing(
 # --- products: tables
 
 
-def _tables(owned: OwnedResources, world: World) -> list[hudi.Table]:
-    """Return the lake tables that have files, scratch tables included."""
-    tables = [*(owned.flow.tables(world) if owned.flow else ()), *owned.scratch_tables(world)]
-    return [table for table in tables if files.list_dir(table.base)]
+def _services(owner: Resources, world: World) -> Removals:
+    names = _common(owner.owns.services, lambda world: stack.running(), world)
+    return dict.fromkeys(names, partial(stack.stop, *names))
 
 
-def _remove_tables(owned: OwnedResources, world: World) -> None:
-    for table in _tables(owned, world):
-        hudi.drop(session(world), world, table)
+def _tables(owner: Resources, world: World) -> Removals:
+    """Return the lake tables that have files."""
+    tables = [*owner.flow.tables(world), *owner.owns.tables(world)]
+    existing = [table for table in tables if files.list_dir(table.base)]
+    return {each.name: partial(_drop_table, world, each) for each in existing}
 
 
-def _catalog_databases(owned: OwnedResources, world: World) -> list[str]:
-    names = owned.catalog_databases
-    return [name for name in names if session(world).catalog.databaseExists(name)]
+def _drop_table(world: World, table: hudi.Table) -> None:
+    hudi.drop(session(world), world, table)
 
 
-def _drop_catalog_database(world: World, name: str) -> None:
-    session(world).sql(f"DROP DATABASE {ddl.identifier(name)} CASCADE")
-
-
-def _other_tables(owned: OwnedResources, world: World) -> list[str]:
-    """Return what else the catalog databases of an own flow have: they are dropped with all tables."""
-    if not owned.own:
-        return []
-    captured = {
-        name.lower() for table in _tables(owned, world) for name in all_catalog_names(table)
+def _catalog_databases(owner: Resources, world: World) -> Removals:
+    existing = [
+        name for name in owner.owns.databases if session(world).catalog.databaseExists(name)
+    ]
+    statement = "DROP DATABASE {} CASCADE"
+    return {
+        name: partial(session(world).sql, statement.format(ddl.identifier(name)))
+        for name in existing
     }
-    catalog = session(world).catalog
-    existing = {
-        f"{name}.{table.name}"
-        for name in _catalog_databases(owned, world)
-        for table in catalog.listTables(name)
-        if not table.isTemporary
+
+
+def _folders(owner: Resources, world: World) -> Removals:
+    """Return the folders of the lake; the first part of a path is a setting of `world.lake`."""
+    paths = (folder.partition("/") for folder in owner.owns.folders)
+    uris = (f"{getattr(world.lake, part)}/{path}" for part, _, path in paths)
+    return {  # a folder may be the checkpoint of a streaming query
+        uri: partial(streams.delete_checkpoint, session(world), uri)
+        for uri in filter(files.list_files, uris)
     }
-    return sorted(existing - captured)
-
-
-def _checkpoints(owned: OwnedResources, world: World) -> Iterable[str]:
-    """Return the URIs of the checkpoints of streaming queries."""
-    folder = f"{world.lake.checkpoints}/streams"
-    return filter(files.list_files, (f"{folder}/{query}" for query in owned.streaming_queries))
-
-
-def _delete_checkpoint(world: World, uri: str) -> None:
-    streams.delete_checkpoint(session(world), uri)
-
-
-def _lake_folders(owned: OwnedResources, world: World) -> Iterable[str]:
-    """Return the URIs of the folders of tables that notebooks create with SQL."""
-    folders = (f"{world.lake.tables}/{name}" for name in owned.lake_folders)
-    return filter(files.list_files, folders)
-
-
-def _remove_file(world: World, uri: str) -> None:
-    files.remove(uri)
 
 
 # --- products: topics
 
 
-def _remove_connectors(owned: OwnedResources, world: World) -> None:
-    for name in owned.remaining_connectors(world):
-        landing.delete(world, name)
-    for config in owned.configs(world).values():
-        if config.get("connector.class") == JDBC:
-            # notebooks may poll with a connector that is not deployed
-            landing.reset_offsets(world, config)
+def _connectors(owner: Resources, world: World) -> Removals:
+    names = owner.deployed_connectors(world)
+    return {name: partial(landing.delete, world, name) for name in names}
 
 
-def _slots(owned: OwnedResources, world: World) -> list[str]:
-    """Return the slots in the databases of the connectors, also those of connectors of the user.
-
-    The slots of flows that `workbench capture` made belong to those flows only.
-    """
-    configs = [config for config in owned.configs(world).values() if "slot.name" in config]
-    names, captured = {c["slot.name"] for c in configs}, postgres.slot_prefix(world) + OWN_PREFIX
-    existing = _existing(world, {c["database.dbname"] for c in configs}, postgres.databases)
-    return [
-        slot
-        for name in existing
-        for slot in postgres.connector_slots(world, name)
-        if slot in names or (not owned.own and not slot.startswith(captured))
-    ]
+def _slots(owner: Resources, world: World) -> Removals:
+    configs = [config for config in owner.configs(world) if "slot.name" in config]
+    databases = {config["slot.name"]: config["database.dbname"] for config in configs}
+    names = _common(databases, lambda world: postgres.all_slots(world)["slot_name"], world)
+    return {name: partial(postgres.drop_slot, world, name, databases[name]) for name in names}
 
 
-def _remove_slots(owned: OwnedResources, world: World) -> None:
-    for config in owned.configs(world).values():
-        if "slot.name" in config and config["database.dbname"] in postgres.databases(world):
-            postgres.drop_slot(world, config["slot.name"], database=config["database.dbname"])
+def _schemas_of_connectors(owner: Resources, world: World) -> Removals:
+    names = _common(owner.connector_schemas(world), registry.names, world)
+    return dict.fromkeys(names, partial(registry.delete, world, *names))
 
 
-def connector_schemas(owned: OwnedResources, world: World) -> set[str]:
-    """Return the schemas that connectors may register."""
-    if not owned.flow or all(capture.format == "json" for capture in owned.flow.captures):
-        return set()
-    return {f"{topic}-{side}" for topic in owned.topics(world) for side in ("key", "value")}
+def _schemas(owner: Resources, world: World) -> Removals:
+    names = _common(owner.owns.schemas, registry.names, world)
+    return dict.fromkeys(names, partial(registry.delete, world, *names))
 
 
-def _registered(names: Collection[str], world: World) -> list[str]:
-    return _existing(world, names, lambda world: registry.artifacts(world)["artifact"])
+def _topics(owner: Resources, world: World) -> Removals:
+    names = _common(owner.topics(world), topics.names, world)
+    return dict.fromkeys(names, partial(topics.delete, world, *names))
 
 
-def _topics(owned: OwnedResources, world: World) -> list[str]:
-    return _existing(world, owned.topics(world), topics.names)
+def _stores(owner: Resources, world: World) -> Removals:
+    """Return the stores whose password the instance has. A database of another owner is none."""
+    created = {name for name in owner.owns.stores if role_secret(name) in secrets.read()}
+    if not created:
+        return {}
+    query = "SELECT datname FROM pg_database WHERE pg_get_userbyid(datdba) <> datname"
+    others = postgres.query(world, query, database="postgres")["datname"]
+    return {name: partial(_drop_store, world, name) for name in sorted(created - {*others})}
 
 
-def _groups(owned: OwnedResources, world: World) -> list[str]:
+def _drop_store(world: World, name: str) -> None:
+    for statement in ("DROP DATABASE IF EXISTS {} WITH (FORCE)", "DROP ROLE IF EXISTS {}"):
+        postgres.execute(world, format_sql(statement, name), database="postgres")
+    secrets.delete(role_secret(name))
+
+
+def _groups(owner: Resources, world: World) -> Removals:
     """Return the consumer groups; Debezium reads its schema histories with groups at a restart."""
-    configs = [config for config in owned.configs(world).values() if HISTORY_TOPIC in config]
-    names = [*owned.consumer_groups, *(f"{c['topic.prefix']}-schemahistory" for c in configs)]
-    return _existing(world, names, groups.names)
+    configs = [config for config in owner.configs(world) if HISTORY_TOPIC in config]
+    names = [*owner.owns.groups, *(f"{c['topic.prefix']}-schemahistory" for c in configs)]
+    existing = _common(names, groups.names, world)
+    return {name: partial(groups.delete, world, name) for name in existing}
 
 
-def _replay_journals(owned: OwnedResources, world: World) -> Iterable[str]:
-    """Return the URIs of the journals of replays (see `dlq.replay`) of the topics."""
-    folders = (dlq.replay_folder(world, topic) for topic in sorted(owned.topics(world)))
-    return filter(files.list_files, folders)
+def _files(owner: Resources, world: World) -> Removals:
+    """Return landed files, journals of replays, and files that connectors wrote."""
+    uris = [dlq.replay_folder(world, topic) for topic in sorted(owner.topics(world))]
+    for config in owner.sink_configs(world):
+        uris += landing.folders(world, config)
+    paths = [Path(config.get("file", "")) for config in owner.configs(world)]
+    written = [f"file:{path}" for path in paths if path.is_file()]
+    return {uri: partial(files.remove, uri) for uri in (*filter(files.list_files, uris), *written)}
 
 
-def _landed(owned: OwnedResources, world: World) -> Iterable[str]:
-    flow = owned.flow
-    folders = [flow.landing_folder(world, c.name) for c in flow.captures if c.sink] if flow else []
-    for config in owned.extra_sinks(world):
-        folders += landing.folders(world, config)
-    return filter(files.list_files, folders)
-
-
-def _remove_landed(owned: OwnedResources, world: World) -> None:
-    flow = owned.flow
-    sinks = [flow.config(world, name) for name in flow.sinks] if flow else []
-    for config in (*sinks, *owned.extra_sinks(world)):
-        landing.drop(world, config)
-
-
-def _local_sink_files(owned: OwnedResources, world: World) -> list[str]:
-    """Return the files that connectors wrote on this machine, if Connect is embedded."""
-    paths = [Path(config.get("file", "")) for config in owned.configs(world).values()]
-    return [str(path) for path in paths if path.is_file()]
+def _source_tables(owner: Resources, world: World) -> Removals:
+    """Return the source tables that the notebook on connectors creates."""
+    flow, names = owner.flow, owner.owns.source_tables
+    if not names or not flow.has_database(world):
+        return {}
+    return {
+        name: partial(
+            flow.db.execute,
+            world,
+            format_sql("DROP TABLE {}", tuple(name.split("."))),
+            database=flow.database,
+        )
+        for name in flow.db.existing_tables(world, names, flow.database)
+    }
 
 
 # --- products: source
 
 
-def _created_tables(owned: OwnedResources, world: World) -> list[str]:
-    """Return the existing source tables that the notebook on connectors creates."""
-    flow = owned.flow
-    if not flow or flow.loader or owned.own or not flow.has_database(world):
-        return []
-    return flow.db.existing_tables(world, [c.source for c in flow.captures], flow.database)
-
-
-def _drop_created_tables(owned: OwnedResources, world: World) -> None:
-    for name in _created_tables(owned, world):
-        statement = format_sql("DROP TABLE {}", tuple(name.split(".")))
-        if owned.flow:
-            owned.flow.db.execute(world, statement, database=owned.flow.database)
-
-
-def _loaded_tables(owned: OwnedResources, world: World) -> list[str]:
-    """Return the existing source tables, their schemas, and their baselines."""
-    flow, baseline = owned.flow, owned.baseline
-    if not flow or not (baseline or flow.loader) or not flow.has_database(world):
-        return []
-    if not baseline:
-        loader = flow.loader
-        names = [f"{loader.schema}.{table}" for table in loader.tables] if loader else []
-        return flow.db.existing_tables(world, names, flow.database)
-    tables = flow.db.existing_tables(world, baseline.tables, flow.database)
-    copies = {*flow.db.existing_tables(world, baseline.copies, flow.database)}
-    return tables + sorted(copies & {*baseline.copies})
-
-
-def _remove_loaded_tables(owned: OwnedResources, world: World) -> None:
-    """Remove the source tables, the publication and the baseline; the database stays."""
-    flow = owned.flow
-    if not flow:
-        return
-    if not owned.own:
-        flow.db.create_database(world, flow.database)  # the next notebook loads into it
-    if flow.loader:
-        flow.loader.unload(world)
+def _publications(owner: Resources, world: World) -> Removals:
+    flow, configs = owner.flow, owner.configs(world)
+    databases = {
+        config["publication.name"]: config["database.dbname"]
+        for config in configs
+        if "publication.name" in config
+    }
     if flow.publication:
-        postgres.drop_publication(world, flow.publication, flow.database)
-    if owned.baseline:
-        owned.baseline.delete(world)
+        databases[flow.publication] = flow.database or world.postgres.database
+    existing = _common(databases.values(), postgres.databases, world)
+    return {
+        name: partial(postgres.drop_publication, world, name, database)
+        for name, database in databases.items()
+        if database in existing and name in {*postgres.publications(world, database)["publication"]}
+    }
 
 
-def _publications(owned: OwnedResources, world: World) -> list[str]:
-    flow = owned.flow
-    if not flow or not flow.publication or not flow.has_database(world):
-        return []
-    publications = postgres.publications(world, flow.database)["publication"]
-    return sorted({flow.publication} & {*publications})
-
-
-def _remove_own_folder(world: World, path: str) -> None:
-    """Remove the folder of a flow, and its declaration last: without it nothing would find the rest."""
-    for each in Path(path).iterdir():
-        if each.is_dir():
-            shutil.rmtree(each)
-        elif each.name != "flow.yaml":
-            each.unlink()
-    shutil.rmtree(path)
-
-
-def _own_folder(owned: OwnedResources, world: World) -> list[str]:
-    return [str(owned.own.folder)] if owned.own and owned.own.folder.is_dir() else []
+def _loaded_tables(owner: Resources, world: World) -> Removals:
+    """Return the loaded tables; they are removed together, because they may refer to each other."""
+    flow, loader = owner.flow, owner.flow.loader
+    if not loader or not flow.has_database(world):
+        return {}
+    names = [f"{loader.schema}.{table}" for table in loader.tables]
+    existing = flow.db.existing_tables(world, names, flow.database)
+    return dict.fromkeys(existing, partial(loader.unload, world))
 
 
 # in the order in which they are removed
 KINDS = (
-    Kind(
-        "processes",
-        Product.TABLES,
-        lambda owned, world: sorted({*owned.services} & {*stack.running()}),
-        remove=lambda owned, world: stack.stop(*owned.services) if owned.services else None,
-    ),
-    Kind(
-        "tables in the lake",
-        Product.TABLES,
-        lambda owned, world: [table.name for table in _tables(owned, world)],
-        remove=_remove_tables,
-    ),
-    Kind("other tables in the catalog", Product.TABLES, _other_tables),
-    Kind("databases in the catalog", Product.TABLES, _catalog_databases, _drop_catalog_database),
-    Kind(FILES, Product.TABLES, _checkpoints, _delete_checkpoint),
-    Kind(FILES, Product.TABLES, _lake_folders, _remove_file),
-    Kind(
-        "connectors",
-        Product.TOPICS,
-        OwnedResources.remaining_connectors,
-        remove=_remove_connectors,
-    ),
-    Kind("replication slots", Product.TOPICS, _slots, remove=_remove_slots),
-    Kind(
-        SCHEMAS,
-        Product.TOPICS,
-        lambda owned, world: _registered(connector_schemas(owned, world), world),
-        remove=lambda owned, world: registry.delete(world, *connector_schemas(owned, world)),
-    ),
-    Kind(
-        SCHEMAS,
-        Product.SOURCE,
-        lambda owned, world: _registered(owned.own_schemas, world),
-        remove=lambda owned, world: registry.delete(world, *owned.own_schemas),
-    ),
-    Kind(
-        "topics",
-        Product.TOPICS,
-        _topics,
-        remove=lambda owned, world: topics.delete(world, *_topics(owned, world)),
-    ),
-    Kind(
-        "stores of its services",
-        Product.TOPICS,
-        lambda owned, world: _existing(world, owned.service_databases, postgres.databases),
-        remove=lambda owned, world: databases.drop(world, *owned.service_databases),
-    ),
-    Kind(
-        "consumer groups", Product.TOPICS, _groups, lambda world, name: groups.delete(world, name)
-    ),
-    Kind(FILES, Product.TOPICS, _replay_journals, _remove_file),
-    Kind(FILES, Product.TOPICS, _landed, remove=_remove_landed),
-    Kind(FILES, Product.TOPICS, _local_sink_files, lambda world, path: Path(path).unlink()),
-    Kind(SOURCE_TABLES, Product.TOPICS, _created_tables, remove=_drop_created_tables),
+    Kind("processes", Product.TABLES, _services),
+    Kind("tables in the lake", Product.TABLES, _tables),
+    Kind("databases in the catalog", Product.TABLES, _catalog_databases),
+    Kind(FILES, Product.TABLES, _folders),
+    Kind(CONNECTORS, Product.TOPICS, _connectors),
+    Kind("replication slots", Product.TOPICS, _slots),
+    Kind(SCHEMAS, Product.TOPICS, _schemas_of_connectors),
+    Kind(SCHEMAS, Product.SOURCE, _schemas),
+    Kind("topics", Product.TOPICS, _topics),
+    Kind("stores of its services", Product.TOPICS, _stores),
+    Kind("consumer groups", Product.TOPICS, _groups),
+    Kind(FILES, Product.TOPICS, _files),
+    Kind(SOURCE_TABLES, Product.TOPICS, _source_tables),
     Kind("publications", Product.SOURCE, _publications),
-    Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables, remove=_remove_loaded_tables),
-    Kind(FILES, Product.SOURCE, _own_folder, _remove_own_folder),
+    Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables),
 )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Union
 
 from .. import hudi, own, stack, tracks
 from ..base import LakeError, SourceError, World
 from ..flow.flow import CaptureFlow
-from ..flow.resources import SCHEMAS, SOURCE_TABLES, source_world
-from ..flow.steps import Product
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import SCHEMAS, SOURCE_TABLES, Product
 from ..source import postgres
 from ..source.names import format_sql
 from ..spark import session
+from ..tracks.track import Track
 from .reconcile_result import Reconciliation
 from .reconciling import reconcile
 
@@ -39,17 +38,17 @@ def recapture(
         LakeError: there is no such flow, or it cannot be captured anew by this function. Nothing was removed.
         SourceError: the source cannot be read. Nothing was removed.
     """
-    walkthrough, at, captured = _open(world, flow)
-    if walkthrough.resources.own:
-        own.recapture(world, walkthrough.name)
+    owner, at, captured = _open(world, flow)
+    if isinstance(owner, own.OwnFlow):
+        own.recapture(world, owner.name)
     else:
         publish(at, captured)
-        walkthrough.resources.remove(at, Product.TOPICS, keep=KEPT)
+        owner.resources.remove(at, Product.TOPICS, keep=KEPT)
         for table in captured.tables(at):
             hudi.drop(session(at), at, table)
         captured.deploy(at)
         captured.sync(session(at), at, label=captured.label)
-    return reconcile(world, walkthrough.name, progress=lambda result: progress(repr(result)))
+    return reconcile(world, owner.name, progress=lambda result: progress(repr(result)))
 
 
 def resources_to_remove(world: World, flow: str) -> dict[str, list[str]]:
@@ -59,22 +58,22 @@ def resources_to_remove(world: World, flow: str) -> dict[str, list[str]]:
         LakeError: there is no such flow, it has no lake tables, or they are ingested from landed files.
         SourceError: a source table cannot be read.
     """
-    walkthrough, at, captured = _open(world, flow)
+    owner, at, captured = _open(world, flow)
     tables = [table.name for table in captured.tables(at) if hudi.exists(table)]
-    removed = walkthrough.resources.remaining(world, Product.TOPICS, keep=KEPT)
+    removed = owner.resources.remaining(at, Product.TOPICS, keep=KEPT)
     return {"lake tables": tables, **removed}
 
 
-def _open(world: World, flow: str) -> tuple[Walkthrough, World, CaptureFlow]:
-    """Return a walkthrough that can be captured anew, the world of its source, and its captured tables."""
-    walkthrough, table = tracks.find_captured_table(flow, world)
-    captured, at = walkthrough.flow, source_world(walkthrough.resources, world)
-    if table or not captured or not captured.tables(at):
+def _open(world: World, flow: str) -> tuple[Union[Track, own.OwnFlow], World, CaptureFlow]:
+    """Return a track or flow that can be captured anew, the world of its source, and its captured tables."""
+    owner, table = tracks.find_captured_table(flow, world)
+    captured, at = owner.flow, owner.flow.source_world(world)
+    if table or not captured.tables(at):
         raise LakeError(
             f"{flow} is no flow with lake tables of its own",
             expected="the name of an own flow, or of a walkthrough that ingests captured tables",
         )
-    stack.ensure_running(at, *walkthrough.steps.services)
+    stack.ensure_running(at, *owner.services)
     for name in captured.names:
         captured.count(at, name)
     tables = filter(hudi.exists, captured.tables(at))
@@ -83,7 +82,7 @@ def _open(world: World, flow: str) -> tuple[Walkthrough, World, CaptureFlow]:
             f"the lake tables of {flow} are ingested from landed files",
             hint="run the notebooks of the walkthrough again, from the one on connectors",
         )
-    return walkthrough, at, captured
+    return owner, at, captured
 
 
 def publish(world: World, flow: CaptureFlow) -> None:

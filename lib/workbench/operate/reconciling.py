@@ -22,7 +22,6 @@ from ..base import LakeError, World, wait_until
 from ..base.added_columns import is_data
 from ..explore.views import DELETED, quoted
 from ..flow.flow import CaptureFlow
-from ..flow.resources import source_world
 from ..hudi import changes
 from ..hudi.decode import NULL_PARTITION
 from ..hudi.ingesting import last_ingest_commit, read_progress
@@ -74,15 +73,15 @@ def reconcile(
         SourceError: the source cannot be read.
     """
     name = f"{flow}/{table}" if table else flow
-    walkthrough, name = tracks.find_captured_table(name, world)
-    captured, at_source = walkthrough.flow, source_world(walkthrough.resources, world)
+    owner, name = tracks.find_captured_table(name, world)
+    captured, at_source = owner.flow, owner.flow.source_world(world)
     if not captured:
         raise LakeError(f"{flow} has no captured tables", expected="a flow that captures tables")
-    stack.ensure_running(at_source, *walkthrough.steps.services)
+    stack.ensure_running(at_source, *owner.services)
     results = []
     for each in [name] if name else captured.names:
         for lake_table in captured.tables(at_source, each):
-            result = _Comparison(at_source, captured, each, lake_table).run(walkthrough.name, at)
+            result = _Comparison(at_source, captured, each, lake_table).run(owner.name, at)
             result.save(world, lake_table)
             progress(result)
             results.append(result)

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import time
-from typing import Callable, Iterator, Optional, Sequence
+from typing import Callable, Iterator, Optional, Sequence, Union
 
 import pandas as pd
 
@@ -15,9 +15,9 @@ from .. import connect, hudi, own
 from ..base import ParamsError, WorkbenchError, World, did_you_mean, params, wait_until
 from ..base.wait import stop_on_signal
 from ..flow.flow import CaptureFlow
-from ..flow.resources import source_world
 from ..topic import topics
 from ..tracks import for_world
+from ..tracks.track import Track
 from .observe import MIB, FlowReader
 from .problems import Observation, Problem
 
@@ -27,11 +27,12 @@ Report = Callable[[list[Observation]], object]
 
 
 def flows(world: World) -> dict[str, tuple[World, CaptureFlow]]:
-    """Return {name: (world of the source, captured tables)} of the walkthroughs and the own flows."""
+    """Return {name: (world of the source, captured tables)} of the tracks and the own flows."""
     flows_by_name = {}
-    for each in (*for_world(world), *own.load_all(world)):
-        if each.flow and each.flow.captures:
-            flows_by_name[each.name] = (source_world(each.resources, world), each.flow)
+    owners: list[Union[Track, own.OwnFlow]] = [*for_world(world), *own.load_all(world)]
+    for each in owners:
+        if each.flow.captures:
+            flows_by_name[each.name] = (each.flow.source_world(world), each.flow)
     return flows_by_name
 
 

@@ -9,7 +9,7 @@ database <flow>. Nothing is written into the user's tables.
 """
 
 from ..flow.resources import OWN_PREFIX
-from .capturing import capture, recapture, register
+from .capturing import capture, recapture
 from .comparing import compare
 from .files import Declaration, OwnTable, declaration, folder
 from .flow import (

@@ -12,9 +12,8 @@ from psycopg import sql
 from .. import connect, hudi, landing, stack
 from ..base import LakeError, SourceError, WorkbenchError, World, paths
 from ..base.errors import CheckFailed
-from ..flow.resources import OWN_PREFIX, SCHEMAS
-from ..flow.steps import Product
-from ..flow.walkthrough import Walkthrough
+from ..flow import RESERVED_DATABASES
+from ..flow.resources import OWN_PREFIX, SCHEMAS, Product
 from ..hudi.analyst_types import DEFAULT_SCALE
 from ..source import mariadb, postgres
 from ..source.names import identifier
@@ -22,15 +21,9 @@ from ..spark import session
 from ..topic import topics
 from . import checking, comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import LABEL, OwnFlow, load, open_flow
+from .flow import LABEL, OwnFlow, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
-_bundled: list[Walkthrough] = []
-
-
-def register(walkthroughs: Sequence[Walkthrough]) -> None:
-    """Add the walkthroughs of the workbench, whose catalog databases no flow can have."""
-    _bundled.extend(walkthroughs)
 
 
 @files.exclusive
@@ -133,7 +126,7 @@ def recapture(world: World, flow: str) -> None:
         ]
     )
     files.write_declaration(flow, declared.model_copy(update={"unfinished": "recapture"}))
-    load(world, flow).resources.remove(world, Product.TOPICS, keep=(SCHEMAS,))
+    captured.resources.remove(at, Product.TOPICS, keep=(SCHEMAS,))
     files.write(flow, renewed.model_copy(update={"unfinished": "recapture"}))
     at, captured = open_flow(world, flow, continued=command)
     storage = {each: tables.storage(at, declared, each) for each in declared.sources}
@@ -232,9 +225,7 @@ def _open(flow: str, requested: Declaration, has_format: bool) -> Declaration:
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
     name = OWN_PREFIX + flow
-    reserved = {"default", *(each for one in _bundled for each in one.resources.catalog_databases)}
-    reserved |= {table.database for one in _bundled if one.flow for table in one.flow.tables(at)}
-    used = [f"catalog database {flow} (of the walkthroughs)"] if flow in reserved else []
+    used = [f"catalog database {flow} (of the tracks)"] if flow in RESERVED_DATABASES else []
     used += [f"connector {name}"] if name in landing.names(at) else []
     used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
     if session(at).catalog.databaseExists(flow):

@@ -1,6 +1,7 @@
-"""A flow as a walkthrough: its captured tables, and how it is found and removed."""
+"""A flow: its captured tables, and how it is found and removed."""
 
 import base64
+import shutil
 import sys
 import uuid
 from contextlib import contextmanager
@@ -27,10 +28,9 @@ from ..base.tls import LOOPBACK_NAMES
 from ..connect import configs
 from ..flow.capture import Capture
 from ..flow.flow import CaptureFlow
-from ..flow.resources import OWN_PREFIX, OwnedResources, OwnSource
-from ..flow.steps import Product, Step, Steps
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import OWN_PREFIX, Owns, Product, Resources
 from ..hudi import changes
+from ..hudi.tables import all_catalog_names
 from ..source import mariadb, postgres
 from ..source.queries import QUERIES
 from ..spark import session
@@ -62,6 +62,26 @@ class OwnFlow(CaptureFlow):
     def name(self) -> str:
         """The name of the flow."""
         return self.connector.removeprefix(OWN_PREFIX)
+
+    @property
+    def flow(self) -> CaptureFlow:
+        """The captured tables, as a track has them."""
+        return self
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The services of the stack that must run."""
+        return self.declared.services
+
+    @property
+    def resources(self) -> Resources:
+        """Everything that `workbench capture` may have made, without the files of the flow."""
+        signals = f"{self.connector}.signals"
+        owns = Owns(databases=(self.name,))
+        if not self.polled:
+            topics = (f"{self.connector}.message", signals)
+            owns = replace(owns, topics=topics, groups=(signals,))
+        return Resources(self, owns)
 
     def uncompared(self, world: World) -> list[OwnTable]:
         """Return the tables whose first copy in the lake was not compared yet."""
@@ -289,7 +309,7 @@ def declarations() -> Iterator[tuple[str, Declaration]]:
             yield path.parent.name, files.declaration(path.parent.name)
 
 
-def load_all(world: World) -> list[Walkthrough]:
+def load_all(world: World) -> list[OwnFlow]:
     """Return the own flows of a world. One that cannot be loaded is left out, with a line on stderr."""
     loaded = []
     for name, declared in declarations():
@@ -312,8 +332,8 @@ def _warn(text: str) -> None:
     print(" ".join(text.split()), file=sys.stderr)
 
 
-def load(world: World, flow: str, *, removes: bool = False) -> Walkthrough:
-    """Return an own flow as a walkthrough.
+def load(world: World, flow: str, *, removes: bool = False) -> OwnFlow:
+    """Return an own flow.
 
     Args:
         world: the world of the flow.
@@ -346,7 +366,7 @@ def load(world: World, flow: str, *, removes: bool = False) -> Walkthrough:
     def config(world: World, name: str) -> dict[str, str]:
         return configs.fill(world.source(declared.source), raw, paths.display_path(path))
 
-    captured = OwnFlow(
+    return OwnFlow(
         tuple(_capture(connector, declared, table) for table in declared.tables),
         declared.database,
         config,
@@ -354,19 +374,9 @@ def load(world: World, flow: str, *, removes: bool = False) -> Walkthrough:
         db=declared.db,
         publication=connector if declared.has_publication else "",
         label=LABEL,
+        server=declared.source,
         declared=declared,
     )
-    signals = f"{connector}.signals"
-    resources = OwnedResources(
-        captured,
-        config=config,
-        own_topics=() if declared.poll else (f"{connector}.message", signals),
-        consumer_groups=() if declared.poll else (signals,),
-        catalog_databases=(flow,),
-        own=OwnSource(declared.source, folder),
-    )
-    steps = Steps(folder, (Step("capture", Product.SOURCE),), declared.services)
-    return Walkthrough(flow, steps, resources, captured)
 
 
 def _capture(connector: str, declared: Declaration, table: OwnTable) -> Capture:
@@ -406,14 +416,13 @@ def open_flow(
     Raises:
         LakeError: another command on the flow was interrupted; or as for `load`.
     """
-    walkthrough = load(world, flow, removes=removes)
-    captured = cast(OwnFlow, walkthrough.flow)
+    captured = load(world, flow, removes=removes)
     if not removes:
         files.require_finished(flow, captured.declared, continued)
     captured = replace(captured, continued=continued)
     at = world.source(captured.declared.source)
     if start:
-        stack.ensure_running(at, *walkthrough.steps.services)
+        stack.ensure_running(at, *captured.services)
     return at, captured
 
 
@@ -456,9 +465,22 @@ def _is_of_stack(world: World, at: World) -> bool:
 
 def remaining(world: World, flow: str) -> dict[str, list[str]]:
     """Return what `forget` removes, {kind: names}."""
-    open_flow(world, flow, removes=True)
-    existing = load(world, flow, removes=True).resources.remaining(world)
+    at, captured = open_flow(world, flow, removes=True)
+    existing = captured.resources.remaining(at)
+    existing["other tables in the catalog"] = _other_tables(at, captured)
+    existing["files"].append(str(files.folder(flow)))
     return {kind: names for kind, names in existing.items() if names}
+
+
+def _other_tables(at: World, captured: OwnFlow) -> list[str]:
+    """Return what else the catalog database of a flow has: it is dropped with all tables."""
+    catalog = session(at).catalog
+    if not catalog.databaseExists(captured.name):
+        return []
+    tables = catalog.listTables(captured.name)
+    existing = {f"{captured.name}.{table.name}" for table in tables if not table.isTemporary}
+    names = {name.lower() for table in captured.tables(at) for name in all_catalog_names(table)}
+    return sorted(existing - names)
 
 
 @files.exclusive
@@ -487,9 +509,20 @@ def forget(world: World, flow: str, *tables: str) -> None:
         leaving = [each for each in declared.tables if each in leaving or each.leaves]
     if len(leaving) in (0, len(declared.tables)):
         files.write_declaration(flow, declared.model_copy(update={"unfinished": "forget"}))
-        load(world, flow, removes=True).reset(world)
+        captured.resources.remove(at, *Product)
+        _remove_folder(files.folder(flow))
     else:
         _remove_tables(world, at, captured, leaving)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove the folder of a flow, its declaration last: without it nothing would find the rest."""
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        elif each.name != "flow.yaml":
+            each.unlink()
+    shutil.rmtree(folder)
 
 
 def _remove_tables(world: World, at: World, captured: OwnFlow, leaving: Sequence[OwnTable]) -> None:

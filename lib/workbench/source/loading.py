@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 import psycopg
-from psycopg import sql
 
 from ..base import ROOT, SourceError, World, first_line
-from . import postgres
+from . import load_records, postgres
 from .names import format_sql
+from .queries import QUERIES
 from .row_files import Rows
 
 # The statements of a public dump. COMMIT, COPY FROM STDIN or psql's \commands would break the
@@ -29,7 +29,6 @@ DUMP_STATEMENTS = (
     "CREATE UNIQUE INDEX",
     "COMMENT ON",
 )
-ORIGIN_COMMENT_PREFIX = "own data, loaded from "
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,8 @@ class Loader:
             with connection.transaction():
                 self._prepare_target(connection)
                 _run_steps(connection, self.schema, steps, 1 if from_dir else repetitions)
-                if from_dir:
-                    self._record_origin(connection, Path(from_dir))
+                folder = str(Path(from_dir).expanduser().absolute()) if from_dir else ""
+                load_records.write(connection, self._names, scale=scale, from_dir=folder)
                 counts = {table: _count_rows(connection, table) for table in self.tables}
             loaded = ", ".join(f"{count:,} {table}" for table, count in counts.items())
             progress(f"tables loaded: {loaded}")
@@ -168,7 +167,7 @@ class Loader:
 
     def _prepare_target(self, connection: psycopg.Connection) -> None:
         """Check that no table exists, and create the schema if it is owned."""
-        names = [f"{self.schema}.{table}" for table in self.tables]
+        names = [".".join(name) for name in self._names]
         existing = connection.execute(
             "SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [names]
         ).fetchone()
@@ -178,18 +177,50 @@ class Loader:
                 location=f"database {connection.info.dbname}",
                 expected="a database without it",
                 hint="keep the loaded data, or remove it ('Start clean' in the walkthrough's first "
-                "notebook: walkthrough.reset(world)) and load again",
+                "notebook: reset) and load again",
             )
         if self.owns_schema:
             search_path = "ALTER DATABASE {} SET search_path TO {}"
             connection.execute(format_sql("CREATE SCHEMA {}", self.schema))
             connection.execute(format_sql(search_path, connection.info.dbname, self.schema))
 
-    def _record_origin(self, connection: psycopg.Connection, folder: Path) -> None:
-        """Store the folder of the files as a comment, in the transaction that loads the table."""
-        origin = f"{ORIGIN_COMMENT_PREFIX}{folder.expanduser().absolute()}"
-        statement = format_sql("COMMENT ON TABLE {} IS ", self.tables[0])
-        connection.execute(statement + sql.Literal(origin))
+    @property
+    def _names(self) -> list[tuple[str, str]]:
+        return [(self.schema, table) for table in self.tables]
+
+    def is_loaded(self, world: World) -> bool:
+        """Return whether the tables were loaded, and all of them exist; the database must exist."""
+        names = [".".join(name) for name in self._names]
+        existing = postgres.existing_tables(world, names, self.database)
+        return {*names} <= {*existing} and bool(self._record(world))
+
+    def is_changed(self, world: World) -> bool:
+        """Return whether a loaded table has other rows, or other columns, than after its load."""
+        with postgres.session(world, self.database) as connection:
+            hashes = load_records.hash_rows(connection, self._names)
+        return bool(hashes != self._record(world)["rows"])
+
+    def reload(self, world: World) -> None:
+        """Load the loaded tables anew in one transaction, with the options of their last load.
+
+        Publications keep the tables, and roles their permissions.
+
+        Raises:
+            SourceError: a file of the user is missing or damaged, or a view of the user depends on a
+                table. Nothing is changed.
+        """
+        record = self._record(world)
+        scale, folder = record["scale"], record["from_dir"]
+        repetitions, steps = self._repetitions(scale), self.steps(folder)
+        with postgres.session(world, self.database) as connection, connection.transaction():
+            parameters = {"schema": self.schema, "tables": [*self.tables]}
+            lost = connection.execute(QUERIES["publications_and_grants"], parameters).fetchall()
+            self._drop(connection)
+            self._prepare_target(connection)
+            _run_steps(connection, self.schema, steps, 1 if folder else repetitions)
+            load_records.write(connection, self._names, scale=scale, from_dir=folder)
+            for (statement,) in lost:
+                connection.execute(statement)
 
     def unload(self, world: World) -> None:
         """Remove the tables, or the schema if it is owned; they need not exist.
@@ -201,14 +232,16 @@ class Loader:
         """
         postgres.create_database(world, self.database)
         with postgres.session(world, self.database) as connection, connection.transaction():
-            if self.owns_schema:
-                connection.execute(format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
-                reset = "ALTER DATABASE {} RESET search_path"
-                connection.execute(format_sql(reset, connection.info.dbname))
-            else:  # in one statement, because the tables may refer to each other
-                drop = "DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables)
-                names = ((self.schema, table) for table in self.tables)
-                connection.execute(format_sql(drop, *names))
+            self._drop(connection)
+
+    def _drop(self, connection: psycopg.Connection) -> None:
+        if self.owns_schema:
+            connection.execute(format_sql("DROP SCHEMA IF EXISTS {} CASCADE", self.schema))
+            reset = "ALTER DATABASE {} RESET search_path"
+            connection.execute(format_sql(reset, connection.info.dbname))
+        else:  # in one statement, because the tables may refer to each other
+            drop = "DROP TABLE IF EXISTS " + ", ".join("{}" for _ in self.tables)
+            connection.execute(format_sql(drop, *self._names))
 
     def loaded_from(self, world: World) -> str:
         """Return the folder from whose files the tables were loaded.
@@ -216,14 +249,10 @@ class Loader:
         Returns:
             Empty if the rows are generated, or the tables do not exist.
         """
-        comment = postgres.query(
-            world,
-            "SELECT coalesce(obj_description(to_regclass(%s), 'pg_class'), '') AS text",
-            [f"{self.schema}.{self.tables[0]}"],
-            self.database,
-        ).loc[0, "text"]
-        is_origin = comment.startswith(ORIGIN_COMMENT_PREFIX)
-        return comment[len(ORIGIN_COMMENT_PREFIX) :] if is_origin else ""
+        return str(self._record(world).get("from_dir", ""))
+
+    def _record(self, world: World) -> dict[str, Any]:
+        return load_records.read(world, self._names, self.database)
 
 
 def _count_rows(connection: psycopg.Connection, table: str) -> int:

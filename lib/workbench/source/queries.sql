@@ -116,42 +116,22 @@ AND (a.attgenerated <> ''
     ELSE t.oid IN (SELECT oid FROM known) OR t.typtype = 'e' AND a.atttypid = t.oid END)
 ORDER BY r.relname, a.attnum
 
--- name: columns_and_keys
--- The columns that both a table and its copy have, and whether each is part of the primary key.
-SELECT t.attname, t.attnum = ANY(i.indkey) FROM pg_attribute t JOIN pg_attribute k USING (attname)
-JOIN pg_index i ON i.indrelid = t.attrelid AND i.indisprimary
-WHERE t.attrelid = %s::regclass AND k.attrelid = %s::regclass AND t.attnum > 0 AND t.attgenerated = ''
-ORDER BY t.attnum
-
--- name: lost_columns
--- The columns of a copy that its table does not have.
-SELECT k.attname FROM pg_attribute k WHERE k.attrelid = %s::regclass AND k.attnum > 0 AND NOT EXISTS (
-    SELECT FROM pg_attribute t WHERE t.attrelid = %s::regclass AND t.attname = k.attname) ORDER BY k.attnum
-
 -- name: existing_objects
 -- Which of these schemas and tables exist.
 SELECT nspname::text AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL  -- a name has 63 bytes
 SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname || '.' || tablename = ANY(%s) ORDER BY 1
 
--- name: restore_added
--- Three statements restore a table t from its copy k: rows that were added are deleted, changed rows are updated, missing
--- rows are inserted.
-DELETE FROM {t} t WHERE NOT EXISTS (SELECT FROM {k} k WHERE {same})
-
--- name: restore_changed
-UPDATE {t} t SET ({columns}) = ROW({old}) FROM {k} k WHERE {same} AND ROW({now}) IS DISTINCT FROM ROW({old})
-
--- name: restore_missing
-INSERT INTO {t} ({columns}) SELECT {old} FROM {k} k WHERE NOT EXISTS (SELECT FROM {t} t WHERE {same})
-
--- name: serial_columns
--- The columns of a table with a sequence (serial, identity).
-SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
-AND pg_get_serial_sequence(%s, attname) IS NOT NULL
-
--- name: reset_sequence
--- The sequence of a serial column continues after the last value of the column.
-SELECT setval(pg_get_serial_sequence({}, {}), greatest(max({n}), 1), max({n}) IS NOT NULL) FROM {t}
+-- name: publications_and_grants
+-- The statements that publish tables again, and let roles use them, after the tables were created anew.
+SELECT format('ALTER PUBLICATION %%I ADD TABLE %%I.%%I', pubname, schemaname, tablename)
+FROM pg_publication_tables JOIN pg_publication USING (pubname)
+WHERE NOT puballtables AND schemaname = %(schema)s AND tablename = ANY(%(tables)s)
+UNION SELECT format('GRANT USAGE ON SCHEMA %%I TO %%I', table_schema, grantee)
+FROM information_schema.role_table_grants
+WHERE table_schema = %(schema)s AND table_name = ANY(%(tables)s) AND grantee NOT IN (current_user, 'PUBLIC')
+UNION SELECT format('GRANT %%s ON %%I.%%I TO %%I', privilege_type, table_schema, table_name, grantee)
+FROM information_schema.role_table_grants
+WHERE table_schema = %(schema)s AND table_name = ANY(%(tables)s) AND grantee NOT IN (current_user, 'PUBLIC')
 
 -- name: type_names
 -- PostgreSQL's names of types, by their oids; an enum is "enum".

@@ -1,15 +1,14 @@
-"""The walkthroughs: one module for each, and shared modules.
+"""The tracks: what a track is (`track`), one module for each, and shared modules.
 
-The module of a walkthrough declares it as `walkthrough`, and ALL lists each. The teardown and
-`workbench trace` read ALL.
+The module of a track declares it as TRACK, and ALL lists each. The teardown and `workbench trace` read ALL.
 """
 
-from typing import Optional
+from typing import Optional, Union
 
 from .. import explore, own
 from ..base import LakeError, World, did_you_mean
-from ..flow.walkthrough import Walkthrough
 from ..hudi import Table
+from ..own import OwnFlow
 from ..storefront import load as storefront_load
 from ..trace import TracedTable
 from . import (
@@ -23,26 +22,27 @@ from . import (
     sales,
     storefront,
 )
+from .track import Track, ensure, recapture, reset, restore
 
-ALL: tuple[Walkthrough, ...] = (
-    outbox.walkthrough,
-    query_based.walkthrough,
-    log_based.walkthrough,
-    movies.walkthrough,
-    museum.walkthrough,
-    sales.walkthrough,
-    storefront.walkthrough,
-    operations.walkthrough,
-    bikeshare.walkthrough,
+ALL: tuple[Track, ...] = (
+    outbox.TRACK,
+    query_based.TRACK,
+    log_based.TRACK,
+    movies.TRACK,
+    museum.TRACK,
+    sales.TRACK,
+    storefront.TRACK,
+    operations.TRACK,
+    bikeshare.TRACK,
 )
 
 
-def for_world(world: World) -> list[Walkthrough]:
-    """Return the walkthroughs that can run in a world, without the own flows (see `own`)."""
-    return [each for each in ALL if world.stack.embedded or not each.steps.local_only]
+def for_world(world: World) -> list[Track]:
+    """Return the tracks that can run in a world, without the own flows (see `own`)."""
+    return [each for each in ALL if world.stack.embedded or not each.local_only]
 
 
-def _all(world: World) -> list[Walkthrough]:
+def _all(world: World) -> list[Union[Track, OwnFlow]]:
     return [*ALL, *own.load_all(world)]
 
 
@@ -54,59 +54,53 @@ def traced_table(world: World, name: str) -> TracedTable:
         name: name of the captured table, as for `find_captured_table`.
 
     Raises:
-        LakeError: no walkthrough has such a table, or several have it.
+        LakeError: no track has such a table, or several have it.
     """
-    walkthrough, table = find_captured_table(name, world)
-    if not walkthrough.flow:
-        raise LakeError(
-            f"{name} has no captured tables", expected="a walkthrough that captures tables"
-        )
-    return walkthrough.flow.traced_table(world, table)
+    track, table = find_captured_table(name, world)
+    return track.flow.traced_table(world, table)
 
 
-def find_captured_table(name: str, world: Optional[World] = None) -> tuple[Walkthrough, str]:
-    """Find a captured table, or a whole walkthrough, by name.
+def find_captured_table(
+    name: str, world: Optional[World] = None
+) -> tuple[Union[Track, OwnFlow], str]:
+    """Find a captured table, a whole track, or an own flow, by name.
 
     Args:
-        name: a table (`artists`), a table with its walkthrough (`50_time_travel/artists`, necessary
-            if several walkthroughs have such a table), or a walkthrough (`50_time_travel`).
+        name: a table (`artists`), a table with its track (`50_time_travel/artists`, necessary if
+            several tracks have such a table), or a track (`50_time_travel`).
         world: the world whose own flows are searched, too.
 
     Returns:
-        The walkthrough, and the name of the table ("" if `name` is a walkthrough).
+        The track or flow, and the name of the table ("" if `name` is that of a track or flow).
 
     Raises:
-        LakeError: no walkthrough has such a table, or several have it.
+        LakeError: no track has such a table, or several have it.
     """
-    walkthroughs = _all(world) if world else ALL
+    owners = _all(world) if world else ALL
     folder, _, table = name.rpartition("/")
-    if table in [each.name for each in walkthroughs]:
+    if table in [each.name for each in owners]:
         folder, table = table, ""
     matches = [
-        each
-        for each in walkthroughs
-        if folder in ("", each.name) and table in ("", *each.captured_names)
+        each for each in owners if folder in ("", each.name) and table in ("", *each.flow.names)
     ]
     if not matches:
-        names = [name for each in walkthroughs for name in (*each.captured_names, each.name)]
+        names = [name for each in owners for name in (*each.flow.names, each.name)]
         raise LakeError(f"there is no captured table {name!r}", expected=did_you_mean(table, names))
     if len(matches) > 1:
         candidates = ", ".join(f"{each.name}/{table}" for each in matches)
         raise LakeError(
-            f"{len(matches)} walkthroughs have a table {name!r}", expected=f"one of {candidates}"
+            f"{len(matches)} tracks have a table {name!r}", expected=f"one of {candidates}"
         )
     return matches[0], table
 
 
 def captured_tables(world: World) -> dict[str, list[Table]]:
-    """Return {`walkthrough/captured table`: its lake tables} of all walkthroughs and own flows."""
+    """Return {`track/captured table`: its lake tables} of all tracks and own flows."""
     return {
         f"{each.name}/{name}": each.flow.tables(world, name)
         for each in _all(world)
-        if each.flow
         for name in each.flow.names
     }
 
 
 explore.register(captured_tables, traced_table)
-own.register(ALL)

@@ -4,17 +4,17 @@ Unlike the notebooks, the job does not query the source database. It needs Kafka
 so it can run on EMR.
 """
 
-from typing import Callable, Optional
+from typing import Callable
 
 from .. import hudi
 from ..base import LakeError, World
 from ..base.text import plural
 from ..base.wait import stop_on_signal
 from ..flow.flow import CaptureFlow
-from ..flow.walkthrough import StartQuery
 from ..query import streams
 from ..spark import session
-from . import ALL, find_captured_table
+from . import captured_tables, find_captured_table
+from .track import StartQuery, Track
 
 
 def ingest(
@@ -24,15 +24,15 @@ def ingest(
     continuous: bool = False,
     progress: Callable[[str], None] = print,
 ) -> int:
-    """Ingest the changes of a captured table, or of all captured tables of a walkthrough.
+    """Ingest the changes of a captured table, or of all captured tables of a track or flow.
 
-    If the walkthrough has a streaming query, this query runs instead. SIGTERM and Ctrl-C end the job
+    If the track has a streaming query, this query runs instead. SIGTERM and Ctrl-C end the job
     after the current batch. The next run continues with the next batch.
 
     Args:
         world: the world.
-        name: a captured table (`artists`, `50_time_travel/artists`) or a walkthrough
-            (`50_time_travel`).
+        name: a captured table (`artists`, `50_time_travel/artists`), a track (`50_time_travel`) or an own
+            flow.
         kind: "topic" or "landed", the kind of source; by default `flow.source_kind` of each table.
         continuous: continue with later messages until the job is stopped.
         progress: called with one line per ingested table.
@@ -45,10 +45,10 @@ def ingest(
             is lost, and no partial batch is visible.
         StackError: Spark or Kafka is unavailable.
     """
-    walkthrough, table = find_captured_table(name, world)
-    if walkthrough.start_query:
-        return _run_stream(world, walkthrough.start_query, continuous, progress)
-    flow, lake_tables = _lake_tables(world, name, walkthrough.flow, table)
+    track, table = find_captured_table(name, world)
+    if isinstance(track, Track) and track.start_query:
+        return _run_stream(world, track.start_query, continuous, progress)
+    flow, lake_tables = track.flow, _lake_tables(world, name, track.flow, table)
     with stop_on_signal() as stop:
         for counts in flow.follow(session(world), world, *lake_tables, kind=kind, stop=stop):
             for table_name, ingested in counts.items():
@@ -59,20 +59,17 @@ def ingest(
     return 0
 
 
-def _lake_tables(
-    world: World, name: str, flow: Optional[CaptureFlow], table: str
-) -> tuple[CaptureFlow, list[hudi.Table]]:
-    """Return the captured tables of `ingest`, and their lake tables.
+def _lake_tables(world: World, name: str, flow: CaptureFlow, table: str) -> list[hudi.Table]:
+    """Return the lake tables of `ingest`.
 
     Raises:
         LakeError: there are none.
     """
-    lake_tables = flow.tables(world, *([table] if table else ())) if flow else []
-    if flow and lake_tables:
-        return flow, lake_tables
-    captures = [(each.name, c) for each in ALL if each.flow for c in each.flow.captures if c.lake]
-    names = ", ".join(f"{folder}/{capture.name}" for folder, capture in captures)
-    raise LakeError(f"{name} has no Hudi table to ingest into", expected=f"one of {names}")
+    lake_tables = flow.tables(world, *([table] if table else ()))
+    if not lake_tables:
+        names = ", ".join(name for name, tables in captured_tables(world).items() if tables)
+        raise LakeError(f"{name} has no Hudi table to ingest into", expected=f"one of {names}")
+    return lake_tables
 
 
 def _run_stream(
@@ -94,6 +91,6 @@ def _run_stream(
         else:
             query.processAllAvailable()
         query.stop()
-        count = streams.progress(query)["rows"].sum()
-        progress(f"{query.name}: {plural(count, 'message')}")
+        batches = streams.progress(query)  # Spark keeps the last ones
+        progress(f"{query.name}: {plural(batches['rows'].sum(), 'message')}")
     return 0

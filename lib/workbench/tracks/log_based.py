@@ -13,17 +13,15 @@ import pandas
 from pyspark.sql import SparkSession
 
 from .. import query
-from ..base import ROOT, World
-from ..flow.baseline import Baseline
+from ..base import World
 from ..flow.capture import Capture
 from ..flow.flow import CaptureFlow
-from ..flow.resources import OwnedResources
-from ..flow.steps import Product, Step, Steps, connectors, source_database
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import Owns, Product
 from ..source import sql_file
 from ..spark import session
 from ..topic import registry, topics
 from . import pagila
+from .track import Step, Track
 
 DATABASE = pagila.loader.database
 CONNECTOR = "pagila_source"
@@ -151,27 +149,19 @@ flow = CaptureFlow(
     publication="pagila_publication",
     loader=pagila.loader,
 )
-# film 5 can be deleted if no shop has a copy
-baseline = Baseline(("public.inventory", *(c.source for c in flow.captures)), DATABASE)
-walkthrough = Walkthrough(
+TRACK = Track(
     "30_log_based_cdc",
-    Steps(
-        ROOT / "notebooks" / "30_log_based_cdc",
-        (
-            source_database("31_source_database"),
-            connectors("32_connectors"),
-            Step("33_changes", Product.TABLES, _changes_made),
-            Step("34_latest", Product.TABLES, _tables_cataloged),
-        ),
-        services=("postgres", "kafka", "connect", "spark", "apicurio"),
-    ),
-    OwnedResources(
-        flow,
-        baseline,
-        extra_connectors=(POLLING_CONNECTOR,),
-        catalog_databases=(CATALOG,),
-        lake_folders=(REFINED_FOLDER,),
+    (
+        "31_source_database",
+        "32_connectors",
+        Step("33_changes", Product.TABLES, _changes_made),
+        Step("34_latest", Product.TABLES, _tables_cataloged),
     ),
     flow,
-    baseline,
+    Owns(
+        connectors=(POLLING_CONNECTOR,),
+        databases=(CATALOG,),
+        folders=(f"tables/{REFINED_FOLDER}",),
+    ),
+    services=("postgres", "kafka", "connect", "spark", "apicurio"),
 )

@@ -8,10 +8,9 @@ from .. import connect, hudi
 from ..base import ROOT, World
 from ..flow.capture import Capture
 from ..flow.flow import CaptureFlow
-from ..flow.resources import OwnedResources
-from ..flow.steps import Product, Step, Steps, connectors, source_database
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import Owns, Product
 from ..source import mariadb
+from .track import Step, Track, ensure, reset
 
 DATABASE = "sampledatabase"
 TABLE = f"{DATABASE}.movies"
@@ -20,7 +19,7 @@ CONNECTOR, SINK = "movies_source", "movies_sink"  # as published
 # captures the same table; its messages have the log position, the ordering field of the lake table
 POSITIONS_CONNECTOR = "movies_positions"
 FILE_SINK = "movies_file_sink"  # a sink with a plugin in Kafka Connect
-POISONED_TOPIC = "movies.poison"  # gets malformed messages
+POISONED_TOPIC, POISONED_SINK = "movies.poison", "movies_spoilt"  # of malformed messages
 SCRATCH_TOPIC = "movies.trial"  # for trying schema changes
 DLQ_TOPICS = {  # {consumer: its dead-letter topic}
     "connect": "movies.dlq",
@@ -80,11 +79,13 @@ def poisoned_table(world: World) -> hudi.Table:
     )
 
 
-def poisoned_sink(world: World) -> dict[str, str]:
-    """Return the sink configuration for the topic with malformed messages."""
+def _config(world: World, name: str) -> dict[str, str]:
+    """Return the configuration of a connector; that of POISONED_SINK follows from SINK."""
+    if name != POISONED_SINK:
+        return connect.config(world, name)
     return {
         **connect.config(world, SINK),
-        "name": "movies_spoilt",
+        "name": POISONED_SINK,
         "topics": POISONED_TOPIC,
         "errors.tolerance": "all",
         "errors.deadletterqueue.topic.name": DLQ_TOPICS["landing"],
@@ -94,8 +95,8 @@ def poisoned_sink(world: World) -> dict[str, str]:
 def reset_if_evolved(world: World) -> None:
     """Restore the state after notebook 42, before notebook 43 changes the source."""
     if "COUNTRY" in source_columns(world):
-        walkthrough.reset(world, "42_connectors")
-    walkthrough.ensure(world, "41_source_database", "42_connectors")
+        reset(world, TRACK, since="42_connectors")
+    ensure(world, TRACK, "41_source_database", "42_connectors")
 
 
 flow = CaptureFlow(
@@ -111,27 +112,25 @@ flow = CaptureFlow(
         ),
     ),
     database=DATABASE,
+    config=_config,
     db=mariadb,
     watermark=False,
 )
-walkthrough = Walkthrough(
+TRACK = Track(
     "40_schema_evolution",
-    Steps(
-        ROOT / "notebooks" / "40_schema_evolution",
-        (
-            source_database("41_source_database"),
-            connectors("42_connectors"),
-            Step("43_evolve", Product.TABLES, _is_evolved),
-        ),
-        services=("mariadb", "kafka", "connect", "spark", "apicurio"),
-    ),
-    OwnedResources(
-        flow,
-        extra_connectors=(FILE_SINK,),
-        extra_sinks=lambda world: [poisoned_sink(world)],
-        own_topics=(POISONED_TOPIC, SCRATCH_TOPIC, *DLQ_TOPICS.values()),
-        scratch_tables=lambda world: [scratch_table(world), poisoned_table(world)],
-        catalog_databases=(DATABASE,),
+    (
+        "41_source_database",
+        "42_connectors",
+        Step("43_evolve", Product.TABLES, _is_evolved),
     ),
     flow,
+    Owns(
+        connectors=(FILE_SINK,),
+        sinks=(POISONED_SINK,),
+        topics=(POISONED_TOPIC, SCRATCH_TOPIC, *DLQ_TOPICS.values()),
+        tables=lambda world: [scratch_table(world), poisoned_table(world)],
+        databases=(DATABASE,),
+        source_tables=(TABLE,),
+    ),
+    services=("mariadb", "kafka", "connect", "spark", "apicurio"),
 )

@@ -3,14 +3,12 @@
 from typing import Any
 
 from .. import hudi
-from ..base import ROOT, World, yaml_files
-from ..flow.baseline import Baseline
+from ..base import World, yaml_files
 from ..flow.capture import Capture
 from ..flow.flow import CaptureFlow
-from ..flow.resources import OwnedResources
-from ..flow.steps import Product, Step, Steps, connectors, hudi_ingest, source_database
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import Owns, Product
 from . import moma
+from .track import Step, Track
 
 DATABASE = moma.loader.database
 CONNECTOR = "moma_source"
@@ -114,30 +112,23 @@ flow = CaptureFlow(
     loader=moma.loader,
     label=LOADED_LABEL,
 )
-baseline = Baseline(tuple(c.source for c in flow.captures), DATABASE)
-walkthrough = Walkthrough(
+TRACK = Track(
     "50_time_travel",
-    Steps(
-        ROOT / "notebooks" / "50_time_travel",
-        (
-            source_database("51_source_database"),
-            connectors("52_connectors"),
-            hudi_ingest("53_hudi_ingest"),
-            Step("56_time_travel", Product.TABLES, _has_history_labels),
-        ),
-        services=("postgres", "kafka", "connect", "spark", "apicurio"),
+    (
+        "51_source_database",
+        "52_connectors",
+        "53_hudi_ingest",
+        Step("56_time_travel", Product.TABLES, _has_history_labels),
     ),
-    OwnedResources(
-        flow,
-        baseline,
-        extra_connectors=(ENVELOPE_CONNECTOR,),
-        scratch_tables=lambda world: [
+    flow,
+    Owns(
+        connectors=(ENVELOPE_CONNECTOR,),
+        tables=lambda world: [
             scratch_table(world),
             scratch_table(world, "cow"),
             column_stats_table(world),
             cdc_table(world),
         ],
     ),
-    flow,
-    baseline,
+    services=("postgres", "kafka", "connect", "spark", "apicurio"),
 )

@@ -15,13 +15,12 @@ from ..base import ROOT, World
 from ..base.wait import background
 from ..flow.capture import Capture
 from ..flow.flow import CaptureFlow
-from ..flow.resources import OwnedResources
-from ..flow.steps import Steps, source_database
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import Owns
 from ..source import loading, postgres
 from ..source.names import format_sql
 from ..spark import session
 from ..topic import topics
+from .track import Track, reset
 
 DATABASE = "operations"
 CONNECTOR = "operations_source"
@@ -87,23 +86,19 @@ joined = CaptureFlow(
     ),
     database=DATABASE,
 )
-walkthrough = Walkthrough(
+TRACK = Track(
     "80_operations",
-    Steps(
-        ROOT / "notebooks" / "80_operations",
-        (source_database("81_freshness"),),
-        services=("postgres", "kafka", "connect", "spark", "apicurio"),
-        local_only=True,
-    ),
-    OwnedResources(
-        flow,
-        own_topics=(SIGNALS, NOTIFICATIONS, ACCEPTED, QUARANTINE, "operations.public.refunds"),
-        own_schemas=(f"{ACCEPTED}-value",),
-        consumer_groups=(SIGNALS,),
-        catalog_databases=(DATABASE,),
-        scratch_tables=joined.tables,
-    ),
+    ("81_freshness",),
     flow,
+    Owns(
+        topics=(SIGNALS, NOTIFICATIONS, ACCEPTED, QUARANTINE, "operations.public.refunds"),
+        schemas=(f"{ACCEPTED}-value",),
+        groups=(SIGNALS,),
+        tables=joined.tables,
+        databases=(DATABASE,),
+    ),
+    services=("postgres", "kafka", "connect", "spark", "apicurio"),
+    local_only=True,
 )
 
 
@@ -114,7 +109,7 @@ def start_capture(world: World, scale: float = 1) -> None:
         world: the world; its services run.
         scale: 1 for 20,000 payments.
     """
-    walkthrough.reset(world)
+    reset(world, TRACK)
     loader.load(world, scale=scale, confirm=lambda question: True, progress=lambda line: None)
     postgres.create_publication(world, flow.publication, PUBLISHED, DATABASE)
     postgres.grant_replication(world, PUBLISHED, DATABASE)

@@ -1,15 +1,13 @@
 """The outbox pattern on Northwind (notebooks/10_outbox): its capture and its tables."""
 
 from .. import hudi
-from ..base import ROOT, World
-from ..flow.baseline import Baseline
+from ..base import World
 from ..flow.capture import Capture
 from ..flow.flow import CaptureFlow
-from ..flow.resources import OwnedResources
-from ..flow.steps import Steps, connectors, hudi_ingest, source_database
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import Owns
 from ..source import sql_file
 from . import northwind
+from .track import Track
 
 TABLE = "datalake.cdc_events"  # in PostgreSQL and, with the same name, in the lake's catalog
 CONNECTOR = "outbox_source"
@@ -47,26 +45,14 @@ flow = CaptureFlow(
     publication="cdc_publication",
     loader=northwind.loader,
 )
-# the triggers of the first two fill the outbox
-baseline = Baseline(("datalake.orders", "datalake.order_details", TABLE))
-walkthrough = Walkthrough(
+TRACK = Track(
     "10_outbox",
-    Steps(
-        ROOT / "notebooks" / "10_outbox",
-        (
-            source_database("11_source_database"),
-            connectors("12_connectors"),
-            hudi_ingest("13_hudi_ingest"),
-        ),
-    ),
-    OwnedResources(
-        flow,
-        baseline,
-        extra_connectors=(ENVELOPE_CONNECTOR,),
-        scratch_tables=lambda world: [flow.table(world, name=name) for name in SCRATCH_TABLES],
-    ),
+    ("11_source_database", "12_connectors", "13_hudi_ingest"),
     flow,
-    baseline,
+    Owns(
+        connectors=(ENVELOPE_CONNECTOR,),
+        tables=lambda world: [flow.table(world, name=name) for name in SCRATCH_TABLES],
+    ),
 )
 
 

@@ -6,15 +6,13 @@ created with SQL.
 
 from dataclasses import replace
 
-from ..base import ROOT, World
-from ..flow.baseline import Baseline
+from ..base import World
 from ..flow.capture import Capture
 from ..flow.flow import CaptureFlow
-from ..flow.resources import OwnedResources
-from ..flow.steps import Product, Step, Steps, connectors, source_database
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import Owns, Product
 from ..spark import session
 from . import pagila
+from .track import Step, Track
 
 # separate from the database of the log-based walkthrough, so that neither changes the other's rows
 DATABASE = "pagila_polled"
@@ -47,25 +45,17 @@ flow = CaptureFlow(
     polled=True,
     loader=replace(pagila.loader, name=DATABASE, database=DATABASE),
 )
-# a notebook moves one customer
-baseline = Baseline(("public.customer", *(f"public.{name}" for name in TABLES)), DATABASE)
-walkthrough = Walkthrough(
+TRACK = Track(
     "20_query_based_cdc",
-    Steps(
-        ROOT / "notebooks" / "20_query_based_cdc",
-        (
-            source_database("21_source_database"),
-            connectors("22_connectors"),
-            Step("23_changes", Product.TABLES, _changes_made),
-        ),
-    ),
-    OwnedResources(
-        flow,
-        baseline,
-        extra_connectors=(LOG_CONNECTOR,),
-        catalog_databases=(CATALOG,),
-        lake_folders=(PROCESSED_FOLDER,),
+    (
+        "21_source_database",
+        "22_connectors",
+        Step("23_changes", Product.TABLES, _changes_made),
     ),
     flow,
-    baseline,
+    Owns(
+        connectors=(LOG_CONNECTOR,),
+        databases=(CATALOG,),
+        folders=(f"tables/{PROCESSED_FOLDER}",),
+    ),
 )

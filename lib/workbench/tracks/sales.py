@@ -19,13 +19,12 @@ from pyspark.sql import types as T
 from .. import hudi
 from ..base import ROOT, LakeError, World
 from ..base.paths import join_uri
-from ..flow.resources import OwnedResources
-from ..flow.steps import Product, Step, Steps
-from ..flow.walkthrough import Walkthrough
+from ..flow.resources import Owns, Product
 from ..query import streams
 from ..source.row_files import read_dicts
 from ..spark import translate_errors
 from ..topic import avro, registry, topics
+from .track import Step, Track
 
 if TYPE_CHECKING:
     from ..display.draw import Picture
@@ -50,6 +49,7 @@ UNASSIGNED_REGION = "Unassigned"  # the region of a country without one
 FIRST_EVENT_AT = dt.datetime(2021, 10, 3, 22, 10, 22, 730_000, tzinfo=dt.timezone.utc)
 EVENT_INTERVAL = 0.9444
 DATABASE = "sales"  # the catalog database
+PROGRESS_REPORTS = 10_000  # that Spark keeps of a query, also of one that runs for months
 # with the default retention Kafka would delete events that are years old at once
 UNLIMITED_RETENTION = {"retention.ms": "-1"}
 
@@ -241,8 +241,8 @@ def start_query(
         "fix the cause, and start it again",
         kafka_world=world,
     ):
-        # Spark keeps a hundred progress reports by default
-        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000000")
+        # a hundred by default: fewer than the batches of a notebook
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", PROGRESS_REPORTS)
         for active in spark.streams.active:  # started by an earlier run of the cell
             if active.name == name:
                 active.stop()
@@ -375,26 +375,23 @@ def _all_sales_streamed(world: World) -> bool:
 _SCRATCH_TOPICS = (SCRATCH_TOPIC, *(f"{SCRATCH_TOPIC}.{name}" for name in SCRATCH_QUERIES))
 
 _TOPICS = (SALES_TOPIC, SUMMARY_TOPIC, *_SCRATCH_TOPICS)
-walkthrough = Walkthrough(
+TRACK = Track(
     "60_streaming_sales",
-    Steps(
-        ROOT / "notebooks" / "60_streaming_sales",
-        (
-            Step("61_schemas", Product.SOURCE, _schemas_registered),
-            Step("62_streaming_query", Product.TOPICS, _all_sales_streamed),
-        ),
-        services=("kafka", "spark", "apicurio"),
+    (
+        Step("61_schemas", Product.SOURCE, _schemas_registered),
+        Step("62_streaming_query", Product.TOPICS, _all_sales_streamed),
     ),
-    OwnedResources(
-        own_topics=_TOPICS,
-        own_schemas=(
+    owns=Owns(
+        topics=_TOPICS,
+        schemas=(
             *CSV_FILES,
             *(f"{topic}-key" for topic in _TOPICS),
             *(f"{name}-value" for name in (*CSV_FILES, *_TOPICS)),
         ),
-        streaming_queries=(QUERY_NAME, *SCRATCH_QUERIES),
-        scratch_tables=lambda world: [summary_table(world)],
-        catalog_databases=(DATABASE,),
+        tables=lambda world: [summary_table(world)],
+        databases=(DATABASE,),
+        folders=tuple(f"checkpoints/streams/{name}" for name in (QUERY_NAME, *SCRATCH_QUERIES)),
     ),
+    services=("kafka", "spark", "apicurio"),
     start_query=start_query,
 )

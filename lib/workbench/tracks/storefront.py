@@ -1,10 +1,9 @@
 """Eventual consistency with three services (notebooks/70_eventual_consistency)."""
 
-from .. import stack
-from ..base import ROOT, World
-from ..flow.resources import OwnedResources
-from ..flow.steps import Product, Step, Steps
-from ..flow.walkthrough import Walkthrough
+from .. import connect, stack
+from ..base import World
+from ..flow.flow import CaptureFlow
+from ..flow.resources import Owns
 from ..storefront.audit import (  # noqa: F401 - for the notebooks
     compare,
     documents,
@@ -34,31 +33,43 @@ from ..storefront.client import (  # noqa: F401 - for the notebooks
     up,
     wipe_store,
 )
-from ..storefront.domain import ALL, DLQ_TOPIC, TOPICS
 from ..storefront.pictures import delivery, picture  # noqa: F401 - for the notebooks
+from .track import Track, reset
 
-walkthrough = Walkthrough(
+STORES = ("accounts", "orders", "fulfillment")
+
+
+def _config(world: World, connector: str) -> dict[str, str]:
+    """Return the configuration of the connector of an outbox."""
+    # Debezium's event router replaces the second placeholder itself
+    values = {"service": connector.partition("_")[2], "routedByValue": "${routedByValue}"}
+    return connect.config(world, "storefront_outbox", **values)
+
+
+TRACK = Track(
     "70_eventual_consistency",
-    Steps(
-        ROOT / "notebooks" / "70_eventual_consistency",
-        (Step("71_stores", Product.SOURCE, is_created),),
-        services=("postgres", "kafka", "connect"),
-        local_only=True,
+    (),
+    CaptureFlow((), config=_config),
+    Owns(
+        connectors=tuple(f"storefront_{store}" for store in STORES),
+        topics=(
+            "accounts.customer.change",
+            "orders.order.change",
+            "fulfillment.order.change",
+            "storefront.dead_letters",
+        ),
+        groups=("storefront.orders", "storefront.fulfillment"),
+        services=(*STORES, *(f"{store}_2" for store in STORES)),
+        stores=STORES,
     ),
-    OwnedResources(
-        config=outbox_config,
-        extra_connectors=CONNECTORS,
-        own_topics=(*TOPICS, DLQ_TOPIC),
-        services=tuple(instance_names()),
-        consumer_groups=tuple(c.group for c in ALL.values() if c.subscribed_topics),
-        service_databases=(*ALL,),
-    ),
+    services=("postgres", "kafka", "connect"),
+    local_only=True,
 )
 
 
 def restart_clean(world: World) -> None:
     """Start one instance of each service with empty stores and topics."""
     require_embedded(world)
-    stack.ensure_running(world, *walkthrough.steps.services)
-    walkthrough.reset(world)
+    stack.ensure_running(world, *TRACK.services)
+    reset(world, TRACK)
     up(world)
