@@ -13,7 +13,7 @@ from ..base.wait import stop_on_signal
 from ..flow.flow import CaptureFlow
 from ..query import streams
 from ..spark import session
-from . import captured_tables, find_captured_table
+from . import ALL, find_captured_table
 from .track import StartQuery, Track
 
 
@@ -67,7 +67,8 @@ def _lake_tables(world: World, name: str, flow: CaptureFlow, table: str) -> list
     """
     lake_tables = flow.tables(world, *([table] if table else ()))
     if not lake_tables:
-        names = ", ".join(name for name, tables in captured_tables(world).items() if tables)
+        captures = [(each.name, c) for each in ALL for c in each.flow.captures if c.lake]
+        names = ", ".join(f"{track}/{capture.name}" for track, capture in captures)
         raise LakeError(f"{name} has no Hudi table to ingest into", expected=f"one of {names}")
     return lake_tables
 
