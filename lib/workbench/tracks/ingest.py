@@ -6,14 +6,13 @@ so it can run on EMR.
 
 from typing import Callable
 
-from .. import flow as flows
 from .. import hudi
 from ..base import LakeError, World
 from ..base.text import plural
 from ..base.wait import stop_on_signal
 from ..flow.flow import CaptureFlow
 from ..spark import session, translate_errors
-from . import find_captured_table, streams
+from . import ALL, find_captured_table, streams
 from .track import StartQuery, Track
 
 
@@ -67,13 +66,8 @@ def _lake_tables(world: World, name: str, flow: CaptureFlow, table: str) -> list
     """
     lake_tables = flow.tables(world, *([table] if table else ()))
     if not lake_tables:
-        captures = (
-            f"{owner}/{name}"
-            for owner, declared in flows.declared(world).items()
-            for name in declared.names
-            if declared.tables(world, name)
-        )
-        names = ", ".join(captures)
+        captures = [(each.name, c) for each in ALL for c in each.flow.captures if c.lake]
+        names = ", ".join(f"{track}/{capture.name}" for track, capture in captures)
         raise LakeError(f"{name} has no Hudi table to ingest into", expected=f"one of {names}")
     return lake_tables
 
