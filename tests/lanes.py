@@ -71,6 +71,7 @@ STYLE_AND_TOOLS = {  # of notebooks and pages; the project's own tools, tests an
     "tests/unit/test_published.py",
     "tests/unit/test_rooms.py",
     "tests/unit/test_run_tests.py",
+    "tests/unit/test_size.py",
     "tests/unit/test_tools.py",
     "tests/unit/test_types_doc.py",
     "tests/unit/test_wheel.py",

@@ -67,4 +67,5 @@ def test_the_teardown_leaves_nothing(world):
     assert not [t for t in topics.names(world) if "cdc_events" in t]
     for track in (museum.TRACK, bikeshare.TRACK):
         assert not any(track.resources.remaining(world).values())
-    assert postgres.connector_slots(world, museum.DATABASE) == []
+    slots = postgres.slots(world, museum.DATABASE)["slot_name"]
+    assert not slots.str.startswith(postgres.slot_prefix(world)).any()

@@ -6,7 +6,6 @@ import json
 from types import SimpleNamespace
 
 import landing_help
-import pandas
 import pytest
 from workbench import connect, landing
 from workbench.base import files
@@ -17,7 +16,6 @@ from workbench.landing.formats import JsonLines, RecordEncoder, to_json_line
 from workbench.landing.models import LENSES
 from workbench.landing.partitioners import folder_by_fields
 from workbench.landing.sinks import Sink
-from workbench.source import postgres
 from workbench.tracks import frames, outbox
 
 KCQL = (
@@ -312,10 +310,7 @@ def test_what_is_left_of_the_walkthrough_is_not_what_others_have(world, monkeypa
         "names",
         lambda _: ["moma_source", outbox.ENVELOPE_CONNECTOR, "somebody_elses"],
     )
-    slots = pandas.DataFrame({"slot_name": ["my_msk_outbox", "my_msks_slot", "other"]})
-    monkeypatch.setattr(postgres, "slots", lambda *_: slots)
     assert outbox.TRACK.resources.deployed_connectors(world) == [outbox.ENVELOPE_CONNECTOR]
-    assert postgres.connector_slots(world) == ["my_msk_outbox"]
 
 
 def test_parquet_files_are_told_by_name_and_footer(tmp_path):

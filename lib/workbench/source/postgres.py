@@ -220,15 +220,6 @@ def set_password(connection: psycopg.Connection, statement: str, user: str, pass
     connection.execute(format_sql(statement, user) + sql.Literal(verifier.decode()))
 
 
-def connector_slots(world: World, database: Optional[str] = None) -> list[str]:
-    """Return the names of the replication slots of this world's connectors in a database.
-
-    Slots of other users in the same database are left out.
-    """
-    prefix = slot_prefix(world)
-    return [name for name in slots(world, database)["slot_name"] if name.startswith(prefix)]
-
-
 def slot_prefix(world: World) -> str:
     """Return the prefix of the replication slots of this world's connectors.
 
