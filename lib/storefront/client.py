@@ -144,19 +144,19 @@ def request(
     """
     url = stack.get_service(instance).address(world)
     try:
-        return http.session(url).request(method, f"{url}/{path}", json=body, timeout=(5, 30))
-    except requests.RequestException as e:
-        error = StackError(f"{instance} does not respond: {type(e).__name__}")
-        with suppress(StackError):  # a killed process may exist for another moment
-            error = wait.wait_until(
-                lambda: stack.service_down_error(world, instance), "", timeout=1, error=StackError
-            )
-        error_class = StackError if instance in _supervised(world) else type(error)
-        raise error_class(
-            error.message,
-            location=f"{method} {url}/{path}",
-            hint="`python -m storefront up` starts the stopped services",
-        ) from None
+        return http.call(instance, method, f"{url}/{path}", body, retry_statuses=(), timeout=30)
+    except StackError as e:
+        error = e
+    with suppress(StackError):  # a killed process may exist for another moment
+        error = wait.wait_until(
+            lambda: stack.service_down_error(world, instance), "", timeout=1, error=StackError
+        )
+    error_class = StackError if instance in _supervised(world) else type(error)
+    raise error_class(
+        error.message,
+        location=f"{method} {url}/{path}",
+        hint="`python -m storefront up` starts the stopped services",
+    )
 
 
 def metrics(world: World, instance: str) -> dict[str, float]:

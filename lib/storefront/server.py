@@ -21,6 +21,7 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.types import ASGIApp, Receive, Scope, Send
 from workbench.base import WorkbenchError, first_line, params, split_host_port, wait
 from workbench.base.http import foreign_reason
 
@@ -38,19 +39,18 @@ ERROR_STATUSES: dict[type[Exception], int] = {
 }
 
 
-def create_app(service: Service, port: int) -> FastAPI:
+def create_app(service: Service, port: int) -> ASGIApp:
     """Return the application of a service, which listens on a port of loopback."""
     app = FastAPI(openapi_url=None)
 
-    @app.middleware("http")
-    async def reject_foreign_page(request: Request, call_next: Any) -> Response:
+    async def reject_foreign_page(scope: Scope, receive: Receive, send: Send) -> None:
         # Starlette's TrustedHostMiddleware ignores the port, and the header Origin
-        headers = request.headers
-        reason = foreign_reason(headers.getlist("host"), headers.getlist("origin"), port)
-        if reason:
-            return JSONResponse({"detail": reason}, 403)
-        response: Response = await call_next(request)
-        return response
+        reason = ""
+        if scope["type"] == "http":
+            headers = Request(scope).headers
+            reason = foreign_reason(headers.getlist("host"), headers.getlist("origin"), port)
+        answer = JSONResponse({"detail": reason}, 403) if reason else app
+        await answer(scope, receive, send)
 
     @app.get("/metrics")
     def metrics() -> Response:
@@ -72,7 +72,7 @@ def create_app(service: Service, port: int) -> FastAPI:
 
     for error_class, status in ERROR_STATUSES.items():
         app.add_exception_handler(error_class, partial(reject, status))
-    return app
+    return reject_foreign_page
 
 
 def main(world_name: str, context: str, url: str) -> None:
@@ -95,6 +95,7 @@ def main(world_name: str, context: str, url: str) -> None:
             http="h11",
             access_log=False,  # errors are logged where they occur
             log_config=None,
+            timeout_keep_alive=60,  # clients keep their connections
         )
     )
 

@@ -58,43 +58,28 @@ def test_a_service_can_enter_only_its_own_store(shop):
 
 
 @pytest.mark.parametrize(
-    "method, path, body, how, status, why",
+    "method, path, body, status, why",
     [
-        ("POST", "customers", b"{", {}, 422, "JSON decode error"),
-        ("POST", "customers", b"{}", {"Host": "shop.example"}, 403, "127.0.0.1 and localhost only"),
-        ("PATCH", "customers/a%2Fb", b"{}", {}, 409, "no such customer yet"),
+        ("PATCH", "customers/a%2Fb", b"{}", 409, "no such customer yet"),
         (
             "POST",
             "customers",
             json.dumps({**JOHN, "id": "x", "name": {"x": "é" * 160_000}}).encode(),
-            {},
             400,
             "more than 900,000 bytes",
         ),
-        ("POST", "customers", b"[]", {}, 422, "valid dictionary"),
-        (
-            "POST",
-            "customers",
-            json.dumps(JOHN).encode(),
-            {"Content-Type": "text/plain"},
-            422,
-            "valid dictionary",
-        ),
-        ("POST", "orders", b"{}", {}, 404, "Not Found"),
-        ("DELETE", "customers/1", b"{}", {}, 405, "Method Not Allowed"),
-        ("POST", "customers", b'{"id": 7}', {}, 400, "id: Input should be a valid string"),
-        ("POST", "faults", b'{"at": "nowhere"}', {}, 422, "Input should be 'after_commit'"),
-        ("POST", "customers", json.dumps({**JOHN, "id": "\0"}).encode(), {}, 400, ""),
+        ("POST", "customers", b'{"id": 7}', 400, "id: Input should be a valid string"),
+        ("POST", "customers", json.dumps({**JOHN, "id": "\0"}).encode(), 400, ""),
     ],
 )
-def test_an_invalid_command_changes_nothing(shop, method, path, body, how, status, why):
+def test_an_invalid_command_changes_nothing(shop, method, path, body, status, why):
     before = audit.documents(shop, "accounts", "customers")
     answer = requests.request(
         method,
         f"{stack.get_service('accounts').address(shop)}/{path}",
         data=body,
         timeout=10,
-        headers={"Content-Type": "application/json", **how},
+        headers={"Content-Type": "application/json"},
     )
     assert answer.status_code == status and why in answer.text
     assert audit.documents(shop, "accounts", "customers").equals(before)

@@ -237,18 +237,18 @@ INVALID = [
     *[
         ("customers", [name], value, name)
         for name in ("name", "contact", "addresses")
-        for value in (..., None, "text", 7)
+        for value in (..., None, "text")
     ],
     ("customers", ["addresses"], {"city": "Sunrise"}, "addresses"),
     ("customers", ["addresses", 1], "Oak Street", "addresses.1"),
     *[
         ("orders", [name], value, name)
         for name in ("customerId", "orderStatusEvents", "orderItems")
-        for value in (..., None, 7, "", [], {})
+        for value in (..., None, "", [])
     ],
     *[
         ("orders", ["orderStatusEvents", 0, "timestamp"], value, "orderStatusEvents.0.timestamp")
-        for value in (..., None, "1", 1.5, True)
+        for value in (..., "1", 1.5, True)
     ],
     (
         "orders",
@@ -266,7 +266,7 @@ INVALID = [
     ("orders", ["orderItems", 1], "Red Widget", "orderItems.1"),
     *[
         ("orders", ["orderItems", 1, "quantity"], value, "orderItems.1.quantity")
-        for value in (..., None, "2", 1.5, True, 0)
+        for value in (..., "2", True, 0)
     ],
     ("orders", ["orderItems", 1, "product"], ..., "orderItems.1.product"),
     ("orders", ["orderItems", 0, "product", "price"], ..., "orderItems.0.product.price"),
