@@ -98,7 +98,8 @@ def capture(
 def recapture(world: World, flow: str) -> None:
     """Capture the tables of a flow from a new snapshot, with the columns, primary keys and types that they have now.
 
-    Topics, connector and lake tables are removed first. A repeated call continues an interrupted one.
+    Topics and connector are removed first. The lake tables stay until the new topics hold the whole snapshot, and each
+    message of it has been ingested into a copy. A repeated call continues an interrupted one.
 
     Raises:
         LakeError: there is no such flow; or a message of the snapshot cannot be ingested.
@@ -115,15 +116,43 @@ def recapture(world: World, flow: str) -> None:
         _with_catalog(at, declared, each.model_copy(update={"joined": False}))
         for each in declared.tables
     ]
+    renewed = declared.with_tables(tables_now)
     files.write_declaration(flow, declared)
     captured.resources.remove(at, Product.TOPICS, keep=(SCHEMAS,))
+    files.write(flow, renewed)
+    at, captured = open_flow(world, flow, continued=command)
+    _deploy(at, captured, renewed.tables)
+    if declared.poll:
+        landing.run_once(at, *captured.deployed_connectors)
+    for own in renewed.tables:
+        _rehearse(at, captured, own)
     for table in captured.tables(at):
         hudi.drop(session(at), at, table)
     files.write_storage(flow, {})
-    renewed = declared.with_tables(tables_now)
-    files.write(flow, renewed)
     _complete(world, flow, continued=command)
     files.write_declaration(flow, renewed.model_copy(update={"unfinished": ""}))
+
+
+def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
+    """Ingest the snapshot of a table into a copy that is removed again.
+
+    Raises:
+        LakeError: a message cannot be ingested. The lake table was not changed.
+    """
+    if not topics.offset_span(at, flow.topic(at, own.name)):
+        return
+    spark, copy = session(at), hudi.scratch_copy(at, flow.table(at, own.name))
+    hudi.drop(None, at, copy)
+    hudi.ingest(spark, at, flow.source(at, own.name), copy)
+    dead = hudi.dead_letters(spark, at, copy).take(1)
+    hudi.drop(None, at, copy)
+    if dead:
+        raise LakeError(
+            f"a row of {own.source} cannot be captured: {dead[0]['reason']}",
+            location=f"topic {dead[0]['topic']}, partition {dead[0]['partition']}, offset {dead[0]['offset']}",
+            hint=f"correct the row in the source, and repeat `workbench recapture {flow.name} --world {at.name}`. "
+            "The lake tables are as they were, and get no changes until then",
+        )
 
 
 def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: str) -> Declaration:
