@@ -65,6 +65,7 @@ STYLE_AND_TOOLS = {  # of notebooks and pages; the project's own tools, tests an
     "tests/unit/test_dashboard.py",
     "tests/unit/test_durations.py",
     "tests/unit/test_makefile.py",
+    "tests/unit/test_notebook_calls.py",
     "tests/unit/test_notebook_style.py",
     "tests/unit/test_own_schemas.py",
     "tests/unit/test_protocols.py",

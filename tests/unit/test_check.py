@@ -323,10 +323,16 @@ def test_eventually(capsys):
 
 
 def test_expect_failure(capsys):
-    e = check.expect_failure("no such world", lambda: params.load("locale"), contains="no world")
+    e = check.expect_failure(
+        "no such world", lambda: params.load("locale"), error=ParamsError, contains="no world"
+    )
     assert isinstance(e, ParamsError) and "did you mean 'local'" in capsys.readouterr().out
     with pytest.raises(CheckFailed, match="no failure, returned 3"):
         check.expect_failure("fails", lambda: 3)
+    with pytest.raises(
+        CheckFailed, match="expected ParamsError, but failed with ZeroDivisionError"
+    ):
+        check.expect_failure("fails", lambda: 1 / 0, error=ParamsError)
     with pytest.raises(CheckFailed, match="whose message contains 'mars'"):
         check.expect_failure("fails", lambda: params.load("locale"), contains="mars")
 

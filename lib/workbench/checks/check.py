@@ -227,25 +227,31 @@ def eventually(
     return result
 
 
-def expect_failure(claim: str, call: Callable[[], Any], contains: str = "") -> Exception:
+def expect_failure(
+    claim: str, call: Callable[[], Any], error: type[Exception] = Exception, contains: str = ""
+) -> Exception:
     """Check that a call fails, show its error message, and return the exception.
 
     Args:
         claim: what the check claims, for the line shown.
         call: called without arguments.
+        error: type of the expected exception.
         contains: text that the error message contains, ignoring case.
 
     Raises:
-        CheckFailed: the call raised nothing, or the message does not contain the text.
+        CheckFailed: the call raised nothing or another exception, or its message does not contain
+            the text.
     """
-    expected = "an error" + (f" whose message contains {contains!r}" if contains else "")
+    expected = "an error" if error is Exception else error.__name__
+    if contains:
+        expected += f" whose message contains {contains!r}"
     # a failing check in the call is the expected failure, so its red line is not shown
     quiet_context = contextvars.copy_context()
     quiet_context.run(_quiet.set, True)
     try:
         returned = quiet_context.run(call)
     except Exception as e:  # noqa: BLE001 - any other exception is a difference to report
-        ok = contains.lower() in str(e).lower()
+        ok = isinstance(e, error) and contains.lower() in str(e).lower()
         _report(ok, claim, type(e).__name__, expected, ("failed with", "expected"), str(e))
         return e
     _report(False, claim, f"no failure, returned {values.format_value(returned)}", expected)

@@ -185,6 +185,8 @@ def describe_difference(left: Any, right: Any, labels: tuple[str, str]) -> str:
     for label, own, opposite in zip(labels, elements, reversed(elements)):
         only = [element for element in own if element not in set(opposite)]
         lines += [f"only {label}: {', '.join(only[:MAX_ELEMENTS])}"] if only else []
+    if not lines:
+        lines = [f"{label}: {type(side).__name__}" for label, side in zip(labels, (left, right))]
     return "\n".join(lines)
 
 

@@ -340,7 +340,7 @@ def trace(
 
     loaded = open_world(world)
     track, name = tracks.find_captured_table(table, loaded)
-    if not track.flow:
+    if not track.flow.names:
         raise LakeError(f"{table} has no captured tables", expected="a captured table")
     echo(repr(traces.row(loaded, track.flow, name, key)))
 

@@ -281,7 +281,9 @@ def _source_tables(owner: Resources, world: World) -> Removals:
 
 
 def _publications(owner: Resources, world: World) -> Removals:
-    flow, configs = owner.flow, owner.configs(world)
+    flow = owner.flow
+    # not of the captures' connectors: that of an own flow is the user's, who may have named another publication
+    configs = [flow.config(world, name) for name in owner.owns.connectors]
     databases = {
         config["publication.name"]: config["database.dbname"]
         for config in configs
@@ -302,9 +304,7 @@ def _loaded_tables(owner: Resources, world: World) -> Removals:
     flow, loader = owner.flow, owner.flow.loader
     if not loader or not flow.has_database(world):
         return {}
-    names = [f"{loader.schema}.{table}" for table in loader.tables]
-    existing = flow.db.existing_tables(world, names, flow.database)
-    return dict.fromkeys(existing, partial(loader.unload, world))
+    return dict.fromkeys(loader.existing(world), partial(loader.unload, world))
 
 
 # in the order in which they are removed
@@ -320,6 +320,7 @@ KINDS = (
     Kind("consumer groups", Product.TOPICS, _groups),
     Kind(FILES, Product.TOPICS, _files),
     Kind(SOURCE_TABLES, Product.TOPICS, _source_tables),
-    Kind("publications", Product.SOURCE, _publications),
+    # first: a table that cannot be removed stays published
     Kind(SOURCE_TABLES, Product.SOURCE, _loaded_tables),
+    Kind("publications", Product.SOURCE, _publications),
 )

@@ -9,6 +9,7 @@ from psycopg import sql
 from ..base import World
 from . import postgres
 from .names import format_sql
+from .queries import QUERIES
 
 PREFIX = "loaded by the workbench: "
 Table = tuple[str, str]  # schema and name
@@ -29,6 +30,14 @@ def read(world: World, tables: Sequence[Table], database: Optional[str] = None) 
 
 
 def hash_rows(connection: psycopg.Connection, tables: Sequence[Table]) -> list[str]:
-    """Return a hash of the rows of each table, which does not depend on their order."""
-    query = "SELECT coalesce(sum(hashtextextended(t::text, 0)), 0)::text FROM {} t"
-    return [text for table in tables for (text,) in connection.execute(format_sql(query, table))]
+    """Return a hash of the rows of each table with their columns, in no order, and the state of its sequences.
+
+    New rows get the same numbers again only if the sequences have not gone on.
+    """
+    rows = "SELECT coalesce(sum(hashtextextended(to_jsonb(t)::text, 0)), 0)::text FROM {} t"
+    hashes = []
+    for table in tables:
+        hashes += [text for (text,) in connection.execute(format_sql(rows, table))]
+        sequences = connection.execute(QUERIES["sequences"], [".".join(table)])
+        hashes += [f"{name} {value}" for name, value in sequences]
+    return hashes

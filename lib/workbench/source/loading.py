@@ -188,6 +188,17 @@ class Loader:
     def _names(self) -> list[tuple[str, str]]:
         return [(self.schema, table) for table in self.tables]
 
+    def existing(self, world: World) -> list[str]:
+        """Return the names of the loaded tables that exist, and of the owned schema; the database must exist."""
+        names = postgres.existing_tables(
+            world, [".".join(name) for name in self._names], self.database
+        )
+        query = "SELECT nspname FROM pg_namespace WHERE nspname = %s"
+        owned = [self.schema] if self.owns_schema else []
+        for schema in owned:
+            names += [*postgres.query(world, query, [schema], self.database)["nspname"]]
+        return names
+
     def is_loaded(self, world: World) -> bool:
         """Return whether the tables were loaded, and all of them exist; the database must exist."""
         names = [".".join(name) for name in self._names]
@@ -195,19 +206,34 @@ class Loader:
         return {*names} <= {*existing} and bool(self._record(world))
 
     def is_changed(self, world: World) -> bool:
-        """Return whether a loaded table has other rows, or other columns, than after its load."""
+        """Return whether a loaded table has other rows or columns than after its load, or a sequence went on."""
         with postgres.session(world, self.database) as connection:
             hashes = load_records.hash_rows(connection, self._names)
         return bool(hashes != self._record(world)["rows"])
 
+    def require_reloadable(self, world: World) -> None:
+        """Check that `reload` can replace the tables; nothing is changed.
+
+        Raises:
+            SourceError: as for `reload`.
+        """
+        record = self._record(world)
+        self.validate(world, scale=record["scale"], from_dir=record["from_dir"])
+        with (
+            postgres.session(world, self.database) as connection,
+            connection.transaction(force_rollback=True),
+        ):
+            self._drop(connection)
+
     def reload(self, world: World) -> None:
         """Load the loaded tables anew in one transaction, with the options of their last load.
 
-        Publications keep the tables, and roles their permissions.
+        Publications keep the tables, and roles their permissions. If the schema is owned, everything in it is
+        replaced, as by the first notebook.
 
         Raises:
             SourceError: a file of the user is missing or damaged, or a view of the user depends on a
-                table. Nothing is changed.
+                table of a schema that is not owned. Nothing is changed.
         """
         record = self._record(world)
         scale, folder = record["scale"], record["from_dir"]

@@ -121,11 +121,23 @@ ORDER BY r.relname, a.attnum
 SELECT nspname::text AS name FROM pg_namespace WHERE nspname = ANY(%s) UNION ALL  -- a name has 63 bytes
 SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname || '.' || tablename = ANY(%s) ORDER BY 1
 
+-- name: sequences
+-- The sequences of a table's columns, each with the last number that it gave.
+SELECT s.seqrelid::regclass::text, coalesce(pg_sequence_last_value(s.seqrelid)::text, '')
+FROM pg_sequence s JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = s.seqrelid
+WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = %s::regclass AND d.deptype IN ('a', 'i') ORDER BY 1
+
 -- name: publications_and_grants
 -- The statements that publish tables again, and let roles use them, after the tables were created anew.
-SELECT format('ALTER PUBLICATION %%I ADD TABLE %%I.%%I', pubname, schemaname, tablename)
-FROM pg_publication_tables JOIN pg_publication USING (pubname)
-WHERE NOT puballtables AND schemaname = %(schema)s AND tablename = ANY(%(tables)s)
+SELECT format('ALTER PUBLICATION %%I ADD TABLE %%I.%%I', p.pubname, n.nspname, c.relname)
+    -- since PostgreSQL 15: the published columns, and the condition on rows
+    || coalesce((SELECT ' (' || string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) || ')' FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum::text = ANY(string_to_array(to_jsonb(r)->>'prattrs', ' '))), '')
+    || coalesce(' WHERE ' || (to_jsonb(v)->>'rowfilter'), '')
+FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
+JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_publication_tables v ON (v.pubname, v.schemaname, v.tablename) = (p.pubname, n.nspname, c.relname)
+WHERE n.nspname = %(schema)s AND c.relname = ANY(%(tables)s)
 UNION SELECT format('GRANT USAGE ON SCHEMA %%I TO %%I', table_schema, grantee)
 FROM information_schema.role_table_grants
 WHERE table_schema = %(schema)s AND table_name = ANY(%(tables)s) AND grantee NOT IN (current_user, 'PUBLIC')

@@ -61,7 +61,7 @@ def find_captured_table(
     """
     owners = _all(world) if world else ALL
     folder, _, table = name.rpartition("/")
-    if table in [each.name for each in owners]:
+    if not folder and table in [each.name for each in owners]:
         folder, table = table, ""
     matches = [
         each for each in owners if folder in ("", each.name) and table in ("", *each.flow.names)

@@ -109,18 +109,17 @@ def ensure(world: World, track: Track, *notebooks: str) -> None:
 def is_done(world: World, track: Track, notebook: str) -> bool:
     """Return whether the result of a notebook exists. A failed connector is restarted once.
 
-    Raises the error of a service that does not respond. Otherwise `ensure` would create existing results
-    again.
+    Raises the error of a service that does not respond, because `ensure` would create existing results again. A
+    connector that stays failed is no result.
     """
     step = track.step(notebook)
     if step.is_done:
         return bool(step.is_done(world))
-    has_product = {
-        Product.SOURCE: _has_source,
-        Product.TOPICS: _has_topics,
-        Product.TABLES: has_tables,
-    }
-    return has_product[step.product](world, track.flow)
+    if step.product == Product.SOURCE:
+        return _has_source(world, track.flow)
+    if step.product == Product.TOPICS:
+        return _has_source_tables(world, track) and _has_topics(world, track.flow)
+    return has_tables(world, track.flow)
 
 
 def reset(world: World, track: Track, since: str = "") -> None:
@@ -143,6 +142,8 @@ def _reset(world: World, track: Track, product: Product) -> None:
             flow.db.create_database(world, flow.database)  # for the first notebook
         return
     is_changed = loader.is_changed(world)
+    if is_changed:
+        loader.require_reloadable(world)  # before anything is removed
     has_topics = _topic_names(world, flow) <= {*topics.names(world)}
     restarts = is_changed or (has_topics and _has_changes(world, flow))
     first = Product.TOPICS if restarts else product
@@ -200,6 +201,12 @@ def _has_source(world: World, flow: CaptureFlow) -> bool:
     publications = postgres.publications(world, flow.database)
     published = publications[publications["publication"] == flow.publication]["table"]
     return {capture.source for capture in flow.captures} <= {*published}
+
+
+def _has_source_tables(world: World, track: Track) -> bool:
+    """Return whether the source tables exist that the notebook on connectors creates."""
+    names, flow = track.owns.source_tables, track.flow
+    return not names or {*names} <= {*flow.db.existing_tables(world, names, flow.database)}
 
 
 def _has_topics(world: World, flow: CaptureFlow) -> bool:
