@@ -408,7 +408,7 @@ def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
 
 
 def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):
-    def fail(notebook):
+    def fail(notebook, folder):
         raise ValueError("no template")
 
     monkeypatch.setattr(runner.export, "to_html", fail)
