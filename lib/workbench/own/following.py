@@ -42,8 +42,6 @@ def follow(
     captured.require_slot(at)
     _require_capturable(world, captured)
     followed = _followed_tables(at, captured, progress)
-    if not followed:
-        return {}
     captured.restart_failed(at)
     if not continuous:
         captured.wait_until_captured(at)

@@ -132,7 +132,7 @@ WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = %s::regclass AND d.de
 SELECT format('ALTER PUBLICATION %%I ADD TABLE %%I.%%I', p.pubname, n.nspname, c.relname)
     -- since PostgreSQL 15: the published columns, and the condition on rows
     || coalesce((SELECT ' (' || string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) || ')' FROM pg_attribute a
-        WHERE a.attrelid = c.oid AND a.attnum::text = ANY(string_to_array(to_jsonb(r)->>'prattrs', ' '))), '')
+        WHERE a.attrelid = c.oid AND to_jsonb(r)->'prattrs' @> to_jsonb(a.attnum)), '')
     || coalesce(' WHERE ' || (to_jsonb(v)->>'rowfilter'), '')
 FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid
 JOIN pg_class c ON c.oid = r.prrelid JOIN pg_namespace n ON n.oid = c.relnamespace

@@ -605,6 +605,10 @@ def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
         topic = NewTopic(name, partitions, config=config)
         futures = admin.create_topics([topic], request_timeout=TIMEOUT_SECONDS)
         _await_result_of(world, name, futures[name], "created")
+        # the controller has it before the brokers, which clients ask
+        wait_until(
+            lambda: name in _list_names(world, admin), f"topic {name!r} to be known", interval=0.02
+        )
 
 
 def delete(world: World, *topics: str) -> None:
