@@ -441,11 +441,9 @@ def test_columns_with_other_values_in_raw_types_are_not_compared(bikes, spark, c
     execute(bikes, TYPES)
     own.capture(bikes, "bikes", "types", raw=True, format="json")
     text = " ".join(capsys.readouterr().out.split())
-    assert "row by row, without price, " in text
-    for column in ("opens", "seen", "lasts", "place"):
-        assert f"{column}" in text.partition("without price")[2]
     names = re.findall("; without ([^;]+);", text)[0].split(", ")
-    assert names == sorted(names) and "price" in names
+    assert names == sorted(names) and {"opens", "seen", "lasts", "place", "price"} <= {*names}
+    assert f"row by row, without {', '.join(names)}" in text
     execute(bikes, "UPDATE types SET name = 'x', seen = now() WHERE id <= 20")
     assert own.follow(bikes, "bikes")["types"].upserts == 20
     own.compare(bikes, "bikes")
