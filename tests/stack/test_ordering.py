@@ -3,6 +3,7 @@ event: its time has whole seconds, and a server that starts again begins another
     position."""
 
 import pytest
+from captured import captured
 from mariadb_help import assert_lake_equals_source, captured_database
 from workbench import hudi, stack, trace
 from workbench.base.errors import LakeError
@@ -86,8 +87,7 @@ def test_the_last_change_wins_within_a_second_and_across_a_restart_of_the_server
     )
     assert all(hudi.schema_changes(table).empty for table in tables)
 
-    table = trace.TracedTable("t", f"{NAME}.t", "id", topic, None, tuple(tables), "avro")
-    life = trace.row(world, table, 1).changes
+    life = trace.row(world, captured(topic, tables, format="avro"), "t", 1).changes
     for view in ("cow", "mor_rt"):
         assert list(life[view] == "now") == [False] * (len(life) - 1) + [True], life[view]
 

@@ -10,7 +10,9 @@ import pytest
 from workbench.base import ROOT
 
 COUNTED = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
-PACKAGES = {path.name: path for path in (ROOT / "lib/workbench").glob("[a-z]*/")}
+PACKAGES = {
+    path.parent.name: path.parent for path in (ROOT / "lib/workbench").glob("*/__init__.py")
+}
 PACKAGES["storefront"] = ROOT / "lib/storefront"
 CALLED_BY_LIBRARIES = {"authenticate"}  # PyMySQL's interface of a way to log in
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
