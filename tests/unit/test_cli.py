@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 from workbench import own, tracks
-from workbench.base import paths, secrets
+from workbench.base import LakeError, paths, secrets
 from workbench.cli import main as cli
 
 ROWS = [
@@ -285,11 +285,14 @@ def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys
 def test_trace_follows_the_row_that_is_named(monkeypatch):
     monkeypatch.setattr("workbench.cli.main.open_world", lambda name: name)
     module(monkeypatch, "trace", row=lambda *a: a)
-    track = SimpleNamespace(flow="museum")
+    track = SimpleNamespace(flow=SimpleNamespace(names=["artists"]))
     monkeypatch.setattr(tracks, "find_captured_table", lambda name, world: (track, name))
     result = call("trace", "artists", "299")
-    assert result.exit_code == 0 and "('local', 'museum', 'artists', '299')" in result.output
+    assert result.exit_code == 0 and "'artists', '299')" in result.output
     assert call("trace", "artists").exit_code == 2
+    track.flow.names = []
+    refused = call("trace", "60_streaming_sales", "1").exception
+    assert isinstance(refused, LakeError) and "has no captured tables" in refused.message
 
 
 def test_no_list_of_names_has_a_list_as_its_default():
