@@ -80,7 +80,7 @@ def costs(
     for ax, (column, heading) in zip(axes, units.items()):
         values = frame[column].astype(float)
         bars = ax.barh(range(len(frame)), values, color=colors or PALETTE[3], height=0.6)
-        texts = [format_size(int(v)) if column == "bytes" else f"{v:,.4g}" for v in values]
+        texts = [format_size(int(v)) if column == "bytes" else _number(v) for v in values]
         ax.bar_label(bars, texts, padding=4, fontsize=10)
         ax.set(xlim=(0, longest[_unit(heading)] * 1.35 or 1), xticks=[])
         ax.set_title(heading, pad=8)
@@ -158,3 +158,8 @@ def panels(
             ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)
     axes[-1].set_xlabel(x_label or x)
     return picture
+
+
+def _number(value: float) -> str:
+    """Return a number with about four digits, and whole ones from a thousand on."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:,.4g}"
