@@ -32,7 +32,7 @@ def read(world: World, tables: Sequence[Table], database: Optional[str] = None) 
 def hash_rows(connection: psycopg.Connection, tables: Sequence[Table]) -> list[str]:
     """Return a hash of the rows of each table with their columns, in no order, and the state of its sequences.
 
-    New rows get the same numbers again only if the sequences have not gone on.
+    New rows get the same numbers again only if the sequences have not advanced.
     """
     rows = "SELECT coalesce(sum(hashtextextended(to_jsonb(t)::text, 0)), 0)::text FROM {} t"
     hashes = []

@@ -167,9 +167,9 @@ class Loader:
 
     def _prepare_target(self, connection: psycopg.Connection) -> None:
         """Check that no table exists, and create the schema if it is owned."""
-        names = [".".join(name) for name in self._names]
         existing = connection.execute(
-            "SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [names]
+            "SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL",
+            [self._full_names],
         ).fetchone()
         if existing:
             raise SourceError(
@@ -188,25 +188,20 @@ class Loader:
     def _names(self) -> list[tuple[str, str]]:
         return [(self.schema, table) for table in self.tables]
 
+    @property
+    def _full_names(self) -> list[str]:
+        return [f"{self.schema}.{table}" for table in self.tables]
+
     def existing(self, world: World) -> list[str]:
-        """Return the names of the loaded tables that exist, and of the owned schema; the database must exist."""
-        names = postgres.existing_tables(
-            world, [".".join(name) for name in self._names], self.database
-        )
-        query = "SELECT nspname FROM pg_namespace WHERE nspname = %s"
-        owned = [self.schema] if self.owns_schema else []
-        for schema in owned:
-            names += [*postgres.query(world, query, [schema], self.database)["nspname"]]
-        return names
+        """Return the names of the loaded tables that exist, and of their schema; the database must exist."""
+        return postgres.existing_tables(world, self._full_names, self.database)
 
     def is_loaded(self, world: World) -> bool:
         """Return whether the tables were loaded, and all of them exist; the database must exist."""
-        names = [".".join(name) for name in self._names]
-        existing = postgres.existing_tables(world, names, self.database)
-        return {*names} <= {*existing} and bool(self._record(world))
+        return {*self._full_names} <= {*self.existing(world)} and bool(self._record(world))
 
     def is_changed(self, world: World) -> bool:
-        """Return whether a loaded table has other rows or columns than after its load, or a sequence went on."""
+        """Return whether a loaded table has other rows or columns than after its load, or a sequence has advanced."""
         with postgres.session(world, self.database) as connection:
             hashes = load_records.hash_rows(connection, self._names)
         return bool(hashes != self._record(world)["rows"])
