@@ -9,11 +9,14 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 UV_VENV := uv venv --quiet --seed --python '>=3.10,<3.14'
 BIN := .venv/bin
 STAMP := .venv/.installed
+# the packages of tests and development besides
+DEV_STAMP := .venv/.installed-dev
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on
 # --world, --param …: make run ARGS="10_outbox --world cluster"
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up status run lab doctor test check drill bench wheel down clean lock
+.PHONY: help install dev demo up status run lab doctor test check drill bench wheel down clean lock
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,9 +28,16 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(if $(filter uv,$(PYTHON)),,$(PYTHON) -c '$(FITS)')
 	@echo "installing Python packages into .venv with $(PYTHON), $$($(PYTHON) --version) (about two minutes the first time) …"
 	@test -x $(BIN)/python || $(if $(filter uv,$(PYTHON)),$(UV_VENV),$(PYTHON) -m venv) .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@$(INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL) --no-build-isolation --no-deps -e .
 	@touch $(STAMP)
+
+$(DEV_STAMP): $(STAMP) requirements-dev.lock
+	@echo "installing the packages of tests and development …"
+	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $(DEV_STAMP)
+
+dev: $(DEV_STAMP) ## install what tests and development need besides
 
 demo: $(STAMP) ## install, start the stack, run the outbox walkthrough, write its report
 	@$(BIN)/workbench demo $(ARGS)
@@ -47,15 +57,15 @@ lab: $(STAMP) ## open JupyterLab at the first notebook
 doctor: $(STAMP) ## check this machine; every problem has a remedy
 	@$(BIN)/workbench doctor
 
-test: $(STAMP) ## run the tests of each package and of the first notebooks (all others: make check)
+test: $(DEV_STAMP) ## run the tests of each package and of the first notebooks (all others: make check)
 	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py test $(ARGS)
 
-check: $(STAMP) ## run all other tests and notebooks (the longest ones: make drill)
+check: $(DEV_STAMP) ## run all other tests and notebooks (the longest ones: make drill)
 	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py check $(ARGS)
 
-drill: $(STAMP) ## run the longest tests: break every check once, use a cluster and the original dump, run notebooks alone and twice, kill a landing
+drill: $(DEV_STAMP) ## run the longest tests: break every check once, use a cluster and the original dump, run notebooks alone and twice, kill a landing
 	@$(BIN)/workbench install --world s3
 	@$(BIN)/python tests/run_tests.py drill $(ARGS)
 

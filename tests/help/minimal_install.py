@@ -4,6 +4,8 @@
 EMBEDDED_PACKAGES = (
     "duckdb",
     "fastapi",
+    "flask",
+    "flask_cors",
     "cryptography",
     "hudi",
     "itables",

@@ -13,7 +13,7 @@ NAMES = ["python3", "python3.13", "python3.12", "python3.11", "python3.10"]
 @pytest.fixture
 def make(tmp_path):
     """Run `make -n install` in a fresh clone on a machine with these Pythons; return its output."""
-    for file in ("Makefile", "requirements.lock", "pyproject.toml"):
+    for file in ("Makefile", "requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         shutil.copy(ROOT / file, tmp_path)
     (tmp_path / "bin").mkdir()
 
