@@ -150,6 +150,11 @@ CONNECTORS = [
             undo="stray.unlink()",
         ),
         Break(
+            "actors.createOrReplaceTempView",
+            'actors = actors.where("after.actor_id <> 7")',
+            {"latest actors by the raw events = source": "actor_id=7"},
+        ),
+        Break(
             'published.compare(world, "S7/source_connector"',
             '_config, config = config, {**config, "poll.interval.ms": "51"}',
             {
@@ -513,10 +518,14 @@ for name in TABLES:
         Break(
             "missed = sorted(",
             """
-versions.loc[versions.index, "seen by"] = "both" """,
+versions.loc[versions.index, "seen by"] = "both"
+both_sides = both_sides.drop(index="__lsn").assign(**{"from the poller": "lost"})""",
             {
                 "versions that the poller missed": "poller",
                 "the poller missed some versions": "0 of",
+                "fields from the poller": "__op",
+                "more fields from the log": "__lsn",
+                "values of the update in both": "lost",
             },
         ),
         Break(

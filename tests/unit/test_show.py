@@ -100,7 +100,7 @@ def test_numbers_stand_to_the_right_with_their_heading_and_everything_else_to_th
             "year": [1906.0, None],
             "date": ["1906", "1907"],
             "flag": [True, False],
-            "price": [Decimal("1.50"), None],
+            "price": [Decimal("0E-2"), None],
             "mixed": [1, "x"],
             "none": [None, None],
         }
@@ -108,6 +108,7 @@ def test_numbers_stand_to_the_right_with_their_heading_and_everything_else_to_th
     right = ["right", "left", "left", "right", "left", "left"]
     shown = show.table(frame).data
     assert sides(shown) == right * 2 and sides(shown, "th") == right
+    assert cells(shown)[3] == "0.00"
     named = show._dataframe_html(frame.set_axis(["a", "b"]))  # the rows' names read from the left
     assert sides(named) == right * 2 and sides(named, "th") == ["left", *right, "left", "left"]
     assert set(sides(show.row(frame).data)) == {"left"}

@@ -3,6 +3,7 @@
 import html
 import json as jsons
 import re
+from decimal import Decimal
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional
@@ -171,6 +172,8 @@ def _format_cell(value: Any) -> Optional[str]:
         text = jsons.dumps(value, ensure_ascii=False, default=str)
     elif isinstance(value, tuple):
         text = ", ".join(map(str, value))
+    elif isinstance(value, Decimal):
+        text = f"{value:f}"  # not 0E-10
     else:
         text = str(value)
     if isinstance(value, float) and len(text.partition(".")[2]) > MAX_EXACT_DECIMALS:

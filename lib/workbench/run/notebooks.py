@@ -128,7 +128,7 @@ def contents() -> Any:
     for path in find():
         intro = introduction(read(path).cells, path.stem)
         promise = re.sub(r"^At the end of this notebook,? ", "", intro["promise"])
-        promise = promise[:1].upper() + promise[1:]
+        promise = re.sub(r"^\W*[a-z]", lambda begin: begin[0].upper(), promise)
         rows.append(f"| [{path.stem}]({name(path)}) | {intro['title']} | {promise} |")
     return Markdown("\n".join(rows))
 
