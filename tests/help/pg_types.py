@@ -159,7 +159,7 @@ RULES = {
         "microseconds; a month counts as 365.25 / 12 days",
         lambda text, avro: duration(text),
     ),
-    "loose": ("a struct of scale and bytes, see below", lambda text, avro: Decimal(text)),
+    "loose": ("a struct of scale and bytes (below)", lambda text, avro: Decimal(text)),
     "decimal": (
         "the same value; JSON: with `value.converter.decimal.format=NUMERIC`",
         lambda text, avro: Decimal(text),
@@ -555,15 +555,35 @@ def expected_analyst(kind, text):
     return rule(text)
 
 
+def _element(name, kind):
+    """Return the type of a list's items; another type is returned as it is."""
+    return kind[len("array<") : -1] if name.endswith("[]") else kind
+
+
 def doc_tables():
-    """Return the rows of the tables of docs/types.md: analyst types, types, wrong values."""
-    analyst = [
-        f"| `{t.name}` | `{t.analyst}` | {ANALYST_RULES.get(t.rule, RULES[t.rule][0:1] * 2)[1]} |"
-        for t in TYPES
-    ]
-    types = [f"| `{t.name}` | `{t.json}` | `{t.avro}` | {RULES[t.rule][0]} |" for t in TYPES]
+    """Return the rows of the tables of docs/types.md: analyst types, Debezium's types, wrong values.
+
+    Types with the same description are in one row, a list with its items' type. Debezium's types are those
+    that are other ones than the analyst types.
+    """
+    analyst, debezium = {}, {}
+    for t in TYPES:
+        text = RULES[t.rule][0]
+        kind = _element(t.name, t.analyst)
+        analyst.setdefault((kind, ANALYST_RULES.get(t.rule, (None, text))[1]), []).append(t.name)
+        if t.rule in ANALYST_RULES:
+            kinds = _element(t.name, t.json), _element(t.name, t.avro)
+            debezium.setdefault((*kinds, text), []).append(t.name)
+        else:
+            assert t.json == t.avro == t.analyst, t.name
     wrong = [
         f"| `{kind}` | `{text}` | `{json.dumps(first)}` | `{json.dumps(later)}` |"
         for (kind, text), (first, later) in DEBEZIUM_ERRORS.items()
     ]
-    return analyst, types, wrong
+    return [*map(_doc_row, analyst.items())], [*map(_doc_row, debezium.items())], wrong
+
+
+def _doc_row(group):
+    (*kinds, text), names = group
+    cells = [", ".join(f"`{name}`" for name in names), *(f"`{kind}`" for kind in kinds), text]
+    return f"| {' | '.join(cells)} |"
