@@ -11,7 +11,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # the packages of tests and development besides
 DEV_STAMP := .venv/.installed-dev
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on --no-compile
 # --world, --param …: make run ARGS="10_outbox --world cluster"
 ARGS ?=
 
