@@ -58,7 +58,7 @@ def decoded(spark, world):
     """Decode messages as one batch."""
 
     def run(*texts, scales=None, schemas=None, in_memory=True):
-        schemas = schemas or CarriedSchemas(world, "t", None, None, scales or {}, as_numbers=True)
+        schemas = schemas or CarriedSchemas(world, "t", None, scales or {})
         raw = spark.createDataFrame(
             [("k", text, "t", 0, n, None) for n, text in enumerate(texts)],
             "key string, value string, topic string, partition int, offset long, file string",
@@ -241,18 +241,6 @@ def test_each_message_is_read_with_its_own_schema(decoded, in_memory):
         utc(1970, 1, 1, 0, 0, 2),
     ]
     assert [(row["old"], row["new"]) for row in rows] == [("x", None), (None, None), (None, 7)]
-
-
-def test_columns_that_are_chosen(decoded, spark, world):
-    """With a schema of its own an ingest takes fewer columns, and what it leaves out loses nothing."""
-    columns = spark.createDataFrame([], "id int, __lsn long, at timestamp").schema
-    schemas = CarriedSchemas(world, "t", columns, None, {}, as_numbers=True)
-    at, day = named("int64", TIME + "MicroTimestamp"), named("int32", TIME + "Date")
-    good = message({"at": at, "day": day}, 1, at=1, day=3_000_000)
-    lost = message({"at": at, "day": day}, 1, at=2**62)
-    found = decoded(good, lost, schemas=schemas)
-    assert [row["outcome"] for row in found] == ["upsert", "dead"]
-    assert found[0]["row"] == {"id": 1, "__lsn": 1, "at": utc(1970, 1, 1, 0, 0, 0, 1)}
 
 
 def test_messages_that_anybody_may_have_sent(decoded):

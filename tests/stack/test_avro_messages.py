@@ -10,6 +10,7 @@ import pytest
 from avro_bytes import encode_long, encode_string, record_schema, wire_message
 from confluent_kafka import Producer
 from lake_help import following, new_topic
+from pyspark.sql import types as T
 from workbench import hudi, stack
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
@@ -196,27 +197,6 @@ def test_a_newest_schema_of_names_that_are_one_stops_the_ingest(bench):
     assert set(bench.rows()) == {1} and len(bench.rows()[1].asDict()) == 6 + 3, "beside Hudi's"
 
 
-def test_columns_that_are_asked_for_are_taken(bench, spark):
-    from pyspark.sql import types as T
-
-    wide = bench.register(
-        record_schema(
-            "Value", id="int", part="string", __lsn="int", **{f"f{n}": "int" for n in range(300)}
-        )
-    )
-    ids = bench.register({**V1, "doc": "the newest"})
-    bench.send(wire_message(ids.glob, v1(1, 1)), wire_message(wide.glob, v1(2, 1) + b"\2" * 300))
-    schema = T.StructType(
-        [
-            T.StructField("id", T.IntegerType()),
-            T.StructField("part", T.StringType()),
-            T.StructField("__lsn", T.IntegerType()),
-            *(T.StructField(f"f{n}", T.IntegerType()) for n in range(300)),
-        ]
-    )
-    assert bench.go(schema=schema).upserts == 2 and bench.rows()[2].f299 == 1
-
-
 def test_an_id_that_becomes_known_is_taken_in_by_a_replay(bench):
     ids = bench.register(V1)
     bench.send(wire_message(ids.glob, v1(1, 1)), wire_message(ids.glob + 1, v2(2, 1, "later")))
@@ -263,22 +243,9 @@ def test_a_row_that_hudi_cannot_write_is_not_lost_without_a_word(bench, spark, m
         spark.conf.set(key, was)
 
 
-def test_a_reader_schema_that_is_given_stays(bench, spark):
-    from pyspark.sql import types as T
-
-    old, new = bench.register(V1), bench.register(V2)
-    bench.send(wire_message(old.glob, v1(1, 1)), wire_message(new.glob, v2(2, 2, "more")))
-    narrow = T.StructType(
-        [
-            T.StructField("id", T.LongType()),
-            T.StructField("part", T.StringType()),
-            T.StructField("__lsn", T.LongType()),
-            T.StructField("none", T.DateType()),
-        ]
-    )
-    assert bench.go(schema=narrow).upserts == 2
-    assert {(r.id, r.none) for r in bench.rows().values()} == {(1, None), (2, None)}
-    assert "extra" not in hudi.read(spark, bench.table).columns
+def test_a_reader_schema_for_avro_is_refused(bench):
+    with pytest.raises(LakeError, match="(?s)a reader schema serves JSON.*format='avro'"):
+        bench.go(schema=T.StructType())
 
 
 def test_a_continuous_ingest_takes_a_new_schema_up(bench):

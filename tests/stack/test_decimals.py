@@ -66,7 +66,9 @@ def decoded(spark):
         )
         table = Table("t", "file:/none", ("id",), "id")
         return (
-            decode.rows(raw, PublishedSchema(None, "t", schema), table).orderBy("offset").collect()
+            decode.rows(raw, PublishedSchema(None, "t", None, schema), table)
+            .orderBy("offset")
+            .collect()
         )
 
     return run

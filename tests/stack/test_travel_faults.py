@@ -233,16 +233,13 @@ def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
     test_landing_avro."""
     from workbench.hudi.decode_avro import AvroSchemas
 
-    asked = []
-    monkeypatch.setattr(
-        registry,
-        "find",
-        lambda *a: asked.append(a) or {"type": "record", "name": "v", "fields": []},
-    )
-    known = AvroSchemas(world, "t", reader_schema=SCHEMA)
-    known.resolve(Counter(["globalId 1"]))
-    known.resolve(Counter(["globalId 1"]))
-    assert len(asked) == 1
+    asked, empty = [], {"type": "record", "name": "v", "fields": []}
+    monkeypatch.setattr(registry, "find", lambda *a: asked.append(a) or empty)
+    monkeypatch.setattr(registry, "latest", lambda *a: asked.append(a) or empty)
+    known = AvroSchemas(world, "t")
+    for _ in range(2):
+        assert known.resolve(Counter(["globalId 1"])) == ["globalId 1"]
+    assert len(asked) == 2
 
 
 # --- Spark dies

@@ -310,7 +310,7 @@ def test_ids_that_the_registry_does_not_have_do_not_hold_the_ingest_up(monkeypat
     known = decode_avro.AvroSchemas(params.load("local"), "t")
     ids = [f"globalId {n}" for n in range(1, 1000)]
     assert known.resolve(Counter(ids)) == ["globalId 1", "globalId 900"]
-    assert len(asked) == 101 and known.reader_schema == T.StructType()
+    assert len(asked) == 101 and known.columns == T.StructType()
 
 
 def test_the_source_of_landed_avro():
@@ -332,8 +332,8 @@ def test_landed_files_that_hold_no_records_ask_no_registry(monkeypatch):
         decode_avro.registry, "latest", lambda *_: pytest.fail("the registry is asked")
     )
     table = T.StructType([T.StructField("id", T.IntegerType())])
-    known = decode_avro.LandedSchemas(params.load("local"), "t", None, table)
+    known = decode_avro.LandedSchemas(params.load("local"), "t", table)
     assert known.resolve(Counter(['"string"'])) == ['"string"']
-    assert known.reader_schema == table and known.resolved['"string"'].error
+    assert known.columns == table and known.resolved['"string"'].error
     with pytest.raises(LakeError, match="no message has a schema that can be read"):
         decode_avro.LandedSchemas(params.load("local"), "t").resolve(Counter(['"string"']))

@@ -1,7 +1,5 @@
 """Paths from JSON, KCQL, topic names and arguments stay below the folder they are joined to."""
 
-from types import SimpleNamespace
-
 import pytest
 from workbench import connect, hudi, landing
 from workbench.base import params, paths
@@ -126,7 +124,7 @@ def test_paths_that_are_arguments(lake, path):
         ),
         lambda: changes.decode.reader_schema(f"{path}/x"),
         lambda: changes.create_reader(
-            None, lake, hudi.Landed(path), SimpleNamespace(name="t"), 1, "schema"
+            None, lake, hudi.Landed(path), hudi.Table("t", "file:/none", ("id",), "v"), 1, "schema"
         ),
     ):
         with pytest.raises(WorkbenchError, match="is not a path below"):

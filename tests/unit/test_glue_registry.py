@@ -366,7 +366,7 @@ def test_the_ingest_meets_schemas_of_glue(monkeypatch):
     monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: MORE)
     known = decode_avro.AvroSchemas(WORLD, "m.p.t")
     assert known.resolve(Counter([f"globalId {ID}"])) == [f"globalId {ID}"]
-    assert asked == [(ID,)] and known.reader_schema.fieldNames() == ["id", "name"]
+    assert asked == [(ID,)] and known.row_schema.fieldNames() == ["id", "name"]
 
 
 # --- the landing, whose tasks cannot ask

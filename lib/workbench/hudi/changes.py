@@ -174,7 +174,7 @@ def create_reader(
         source: a Topic or Landed.
         table: the target table of the ingest.
         max_records: maximum number of messages in a batch; of landed files an estimate.
-        schema: reader schema; by default that of the registry (Avro) or of the table (JSON).
+        schema: reader schema of JSON of published types; by default that of data/schemas/<table name>.avsc.
 
     Raises:
         LakeError: `source` is neither a Topic nor a Landed.
@@ -218,8 +218,9 @@ class Reader:
 
         The rows may have fields that the latest schema no longer has.
         """
-        rows = self.source_schemas.row_schema
-        latest = self.source_schemas.latest_schema or rows
+        schemas = self.source_schemas
+        rows = schemas.row_schema
+        latest = schemas.latest.columns if schemas.latest else rows
         return (
             decode.classified_schema(rows, self.table),
             decode.classified_schema(latest, self.table),
@@ -241,21 +242,20 @@ class Reader:
 def _create_schemas(
     world: World, source: Source, table: Table, schema: Optional[T.StructType]
 ) -> Schemas:
-    is_avro, is_analyst = source.format == "avro", source.types == ANALYST
-    if not is_avro and source.types == PUBLISHED:
+    columns = _source_columns(table)
+    if source.format == "json" and source.types == PUBLISHED:
         reader_schema = decode.reader_schema(table.name) if schema is None else schema
-        return PublishedSchema(world, source.topic, reader_schema)
+        return PublishedSchema(world, source.topic, columns, reader_schema)
+    if schema is not None:
+        raise LakeError(
+            "a reader schema serves JSON of published types only",
+            location=f"{source}, types {source.types}",
+            hint="leave it out: these messages name or carry their schemas",
+        )
     kind: type[Schemas] = CarriedSchemas
-    if is_avro:
+    if source.format == "avro":
         kind = AvroSchemas if isinstance(source, Topic) else LandedSchemas
-    return kind(
-        world,
-        source.topic,
-        schema,
-        _source_columns(table),
-        source.scales if is_analyst else None,
-        as_numbers=is_analyst or not is_avro,
-    )
+    return kind(world, source.topic, columns, source.scales if source.types == ANALYST else None)
 
 
 def _source_columns(table: Table) -> Optional[T.StructType]:

@@ -15,7 +15,7 @@ from pyspark.sql.avro.functions import from_avro
 from ..base import LakeError, files
 from ..topic import avro, connect_schema, registry, wire
 from .decode import add_columns, null_message_columns
-from .schemas import MAX_SCHEMAS, Schemas
+from .schemas import MAX_SCHEMAS, Schemas, WriterSchema
 
 # Appended to the Avro of each message, and read as one more field. from_avro itself overlooks
 # trailing bytes, and returns a row of nulls for bytes that it cannot decode. With the marker a message
@@ -30,16 +30,16 @@ class _WriterSchemas(Schemas):
         """Return Connect's schema."""
         return connect_schema.from_avro(definition)
 
-    def rejection(self, definition: Any, latest: Any) -> str:
+    def rejection(self, schema: WriterSchema, latest: WriterSchema) -> str:
         """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
-        if not avro.is_record(definition):
-            return ""
-        name, record_name = avro.full_name(definition), avro.full_name(latest)
+        if schema.error:
+            return super().rejection(schema, latest)
+        name, record_name = avro.full_name(schema.definition), avro.full_name(latest.definition)
         if name != record_name:
             return f"its record is {name}, and the topic's is {record_name}"
         loose = [
             field["name"]
-            for field in definition["fields"]
+            for field in schema.definition["fields"]
             if "null" in field["type"] and field.get("default") is not None
         ]
         if not loose or self.scales is None:
@@ -81,7 +81,7 @@ class AvroSchemas(_WriterSchemas):
                 if avsc is not None:
                     found[id] = self.read(avsc)
         latest = None
-        if self.needs_latest(found):
+        if found or not self.latest:
             latest = self.read(registry.latest(self.world, artifact))
         self.add(found, latest)
         return [id for id in counts if id in self.resolved]

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections import Counter
+from typing import Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -36,6 +37,8 @@ QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
 
 class CarriedSchemas(Schemas):
     """The schemas that JSON messages carry. The id of a schema is its JSON; "" if there is none."""
+
+    sends_numbers = True
 
     def split(self, messages: DataFrame) -> DataFrame:
         """Return the messages as texts with `schema`, and `body`, the envelope without the schema."""
@@ -116,10 +119,12 @@ class PublishedSchema(CarriedSchemas):
 
     differ = False
 
-    def __init__(self, world: World, topic: str, schema: T.StructType):
+    def __init__(
+        self, world: World, topic: str, columns: Optional[T.StructType], schema: T.StructType
+    ):
         """Use a reader schema for all messages."""
-        super().__init__(world, topic, schema)
-        self.resolved[""] = WriterSchema(None, sent=schema)
+        super().__init__(world, topic, columns)
+        self.schema = WriterSchema(None, {"name": topic}, schema, schema)
 
     def schema_id(self, can_cut: Column) -> Column:
         """Return "", the id of the reader schema."""
@@ -127,6 +132,7 @@ class PublishedSchema(CarriedSchemas):
 
     def resolve(self, counts: Counter[str]) -> list[str]:
         """Return the id of the reader schema."""
+        self.add({"": self.schema}, self.schema)
         return [""]
 
 

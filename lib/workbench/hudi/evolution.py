@@ -24,18 +24,14 @@ LOSSLESS_WIDENINGS = {("int", "bigint"), ("int", "double"), ("float", "double")}
 SMALL_INTEGERS = {
     (small, wide) for small in ("tinyint", "smallint") for wide in ("int", "bigint", "double")
 } | {("tinyint", "smallint")}
-# Hudi applies these to older files, too, but no Avro reader does, and no query expects it: only on
-# request.
-TEXT_CONVERSIONS = {("int", "string"), ("bigint", "string")}
 RECAPTURE_HINT = (
     "capture it anew, as the topic keeps both types: `workbench recapture FLOW` removes the topics and the "
     "lake tables of a flow, and ingests a new snapshot; for a table of no flow, run hudi.drop and ingest the topic of "
     "a new connector"
 )
 INCOMPATIBLE_HINT = (
-    "set the column's type with hudi.ingest(…, schema=…). With the old type, messages that it cannot read "
-    "become dead letters; a replay ingests them once the source is fixed. With string, a whole number that is "
-    f"no key becomes a text. Or {RECAPTURE_HINT}"
+    "leave its type as it was: of a bigint unsigned set the connector's bigint.unsigned.handling.mode (long: "
+    f"bigint; precise: decimal(20,0)). Or {RECAPTURE_HINT}"
 )
 
 
@@ -68,32 +64,6 @@ def merge_schemas(path: str, *schemas: T.StructType) -> T.StructType:
     return merged
 
 
-def evolve(
-    path: str,
-    table: T.StructType,
-    rows: T.StructType,
-    as_text: bool,
-    key: Collection[str] = (),
-) -> T.StructType:
-    """Return the columns of a table after rows of another schema are added to it.
-
-    Hudi's readers do not apply all of these changes to older files: see `needs_rewrite`.
-
-    Args:
-        path: name of the table, for error messages.
-        table: its columns.
-        rows: the columns of the new rows.
-        as_text: whether a whole number may become a text.
-        key: record key fields. Their types stay (except int to bigint): Hudi finds a row by the text
-            of its key.
-
-    Raises:
-        LakeError: a key field would change its type; and as `merge_schemas`.
-    """
-    _check_key_types(path, table, rows, key)
-    return _merge_fields(table, rows, path, as_text)
-
-
 def needs_rewrite(old: T.StructType, new: T.StructType) -> bool:
     """Return whether Hudi's readers cannot apply the new columns to older files.
 
@@ -102,14 +72,14 @@ def needs_rewrite(old: T.StructType, new: T.StructType) -> bool:
 
     Args:
         old: the columns of a table.
-        new: its columns as `evolve` returns them.
+        new: its columns, merged with those of new rows.
     """
-    applied, new_types = LOSSLESS_WIDENINGS | TEXT_CONVERSIONS, leaf_types(new)
+    new_types = leaf_types(new)
     for path, old_type in leaf_types(old).items():
         is_nested, new_type = len(path) > 1, new_types[path]
         if old_type == new_type:
             continue
-        if is_nested or _type_names(old_type, new_type) not in applied:
+        if is_nested or _type_names(old_type, new_type) not in LOSSLESS_WIDENINGS:
             return True
     return False
 
@@ -118,36 +88,26 @@ def _type_names(old: T.DataType, new: T.DataType) -> tuple[str, str]:
     return old.simpleString(), new.simpleString()
 
 
-def _check_key_types(
-    path: str, table: T.StructType, rows: T.StructType, key: Collection[str]
-) -> None:
-    new_types = {f.name: f.dataType for f in rows}
-    for field in table:
-        old, new = field.dataType, new_types.get(field.name, field.dataType)
-        if field.name not in key or old == new or _can_widen(new, old):
-            continue
-        if _type_names(old, new) != ("int", "bigint"):
+def check_key_types(path: str, old: T.StructType, new: T.StructType, key: Collection[str]) -> None:
+    """Raise LakeError if a key column gets another type than bigint after int: Hudi finds a row by its text.
+
+    Args:
+        path: name of the table, for the error message.
+        old: its columns.
+        new: its columns, merged with those of new rows.
+        key: record key fields.
+    """
+    for name in key:
+        names = _type_names(old[name].dataType, new[name].dataType)
+        if names[0] != names[1] and names != ("int", "bigint"):
             raise LakeError(
-                f"{path}.{field.name} is {old.simpleString()} and would become {new.simpleString()}: a key "
-                "column keeps its type",
+                f"{path}.{name} is {names[0]} and would become {names[1]}: a key column keeps its type",
                 expected="the same type, or bigint after int",
-                hint="leave its type as it was: of a bigint unsigned set the connector's "
-                "bigint.unsigned.handling.mode (long: bigint; precise: decimal(20,0)). "
-                f"Or {RECAPTURE_HINT}",
+                hint=INCOMPATIBLE_HINT,
             )
 
 
-def _merge_fields(
-    old: T.StructType, new: T.StructType, path: str, as_text: bool = False
-) -> T.StructType:
-    """Merge two schemas.
-
-    Args:
-        old: the older schema.
-        new: the newer schema.
-        path: of the fields' parent, for error messages.
-        as_text: whether a whole number that is a field, not within one, may become a text.
-    """
+def _merge_fields(old: T.StructType, new: T.StructType, path: str) -> T.StructType:
     old_types, new_types = ({f.name: f.dataType for f in schema} for schema in (old, new))
     names: dict[str, str] = {}
     for name in (*new_types, *old_types):
@@ -156,17 +116,17 @@ def _merge_fields(
         if names[name.lower()] != name:
             raise LakeError(
                 f"{path} has {names[name.lower()]} and {name}, which Spark and Athena take for one",
-                hint="rename one at the source; or leave one out: hudi.ingest(…, schema=…)",
+                hint="rename one at the source",
             )
     fields = []
     for name, new_type in {**old_types, **new_types}.items():
         old_type = old_types.get(name, new_type)
-        merged = _merge_types(old_type, new_type, f"{path}.{name}", as_text)
+        merged = _merge_types(old_type, new_type, f"{path}.{name}")
         fields.append(T.StructField(name, merged))
     return T.StructType(fields)
 
 
-def _merge_types(old: T.DataType, new: T.DataType, path: str, as_text: bool = False) -> T.DataType:
+def _merge_types(old: T.DataType, new: T.DataType, path: str) -> T.DataType:
     if isinstance(old, T.StructType) and isinstance(new, T.StructType):
         return _merge_fields(old, new, path)
     if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
@@ -176,7 +136,7 @@ def _merge_types(old: T.DataType, new: T.DataType, path: str, as_text: bool = Fa
         return T.MapType(T.StringType(), value)
     if old == new or _can_widen(new, old):
         return old
-    if _can_widen(old, new) or (as_text and _type_names(old, new) in TEXT_CONVERSIONS):
+    if _can_widen(old, new):
         return new
     widenings = ", ".join(f"{a} to {b}" for a, b in sorted(LOSSLESS_WIDENINGS))
     raise LakeError(
@@ -189,11 +149,6 @@ def _merge_types(old: T.DataType, new: T.DataType, path: str, as_text: bool = Fa
 def _can_widen(old: T.DataType, new: T.DataType) -> bool:
     widenings = LOSSLESS_WIDENINGS | SMALL_INTEGERS
     return _type_names(old, new) in widenings or _is_wider_decimal(old, new)
-
-
-def can_read(written: T.DataType, column: T.DataType) -> bool:
-    """Return whether a column holds values of another simple type, a whole number as its text."""
-    return _can_widen(written, column) or _type_names(written, column) in TEXT_CONVERSIONS
 
 
 def _is_wider_decimal(old: T.DataType, new: T.DataType) -> bool:

@@ -96,11 +96,8 @@ def ingest(
             written to without such a commit (another tool made it, or the commit was archived)
             needs a `replay`.
         table: the table.
-        schema: reader schema. By default that of data/schemas/<table name>.avsc; for Avro the
-            registry's latest version of the topic, plus the fields that only earlier messages have.
-            A given schema also sets the types. What it cannot read is a dead letter, and a column of
-            whole numbers becomes one of texts where the schema has string. A key column keeps its
-            type.
+        schema: reader schema of JSON of published types, by default that of data/schemas/<table name>.avsc.
+            What it cannot read is a dead letter.
         replay: read the source from its beginning again (rows change only if the ordering field says
             so).
         batch: greatest number of messages in one commit. Those of landed files are estimated by the
@@ -302,13 +299,12 @@ class IngestJob:
         """
         rows_schema, latest_schema = self.reader.schemas
         old = evolution.table_columns(actions)
+        versions = [schema for schema in (old, rows_schema) if schema]
+        columns = evolution.merge_schemas(self.table.name, *versions)
         if old is None:
-            columns = evolution.merge_schemas(self.table.name, rows_schema)
             check_ordering(self.table, columns)
             return columns, ""
-        columns = evolution.evolve(
-            self.table.name, old, rows_schema, self.schema is not None, self.table.key
-        )
+        evolution.check_key_types(self.table.name, old, columns, self.table.key)
         fields = progress.get(self.source.id, {}).get("fields") or evolution.field_types(old)
         change = evolution.describe_change(
             fields, evolution.field_types(latest_schema), evolution.field_types(columns)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Collection, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, NamedTuple, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from ..base import LakeError, World
 from ..topic import connect_schema
 from . import analyst_types
-from .evolution import can_read, merge_schemas
+from .evolution import merge_schemas
 
 # Greatest number of schemas of one batch that are requested or read, besides the topic's own. A topic
 # has a few; garbage may name as many as it has messages.
@@ -63,43 +63,38 @@ class Schemas:
 
     Attributes:
         differ: whether messages may have different schemas.
-        latest_schema: the explicit reader schema; else the columns of the latest accepted schema. It is
-            updated when a new schema is resolved.
-        reader_schema: the explicit one; else the latest schema plus the fields that only resolved
-            schemas have. So a message from before a column was dropped still has its value.
-        is_explicit: whether a reader schema was given.
-        table_schema: the columns of the table; None before its first commit.
+        sends_numbers: whether dates and times are sent as numbers only.
+        columns: the columns of the table, widened to hold the records of every accepted schema; None before
+            the first schema of a new table. So a message from before a column was dropped still has its value.
         scales: the digits after the point of analyst types (see analyst_types.convert); None for the
             types that are sent.
         as_numbers: whether dates and times are numbers to Spark, as analyst types need them.
+        latest: the latest accepted schema; None before the first one is resolved.
         resolved: {id: schema}.
     """
 
     differ = True
+    sends_numbers = False
 
     def __init__(
         self,
         world: World,
         topic: str,
-        reader_schema: Optional[T.StructType] = None,
-        table_schema: Optional[T.StructType] = None,
+        columns: Optional[T.StructType] = None,
         scales: Optional[Mapping[str, int]] = None,
-        as_numbers: bool = False,
     ):
-        """Start without schemas, except those given."""
+        """Start without schemas."""
         self.world, self.topic = world, topic
-        self.reader_schema = self.latest_schema = reader_schema
-        self.is_explicit = reader_schema is not None
-        self.table_schema = table_schema
-        self.scales, self.as_numbers = scales, as_numbers
-        self._latest: Optional[WriterSchema] = None
+        self.columns, self.scales = columns, scales
+        self.as_numbers = self.sends_numbers or scales is not None
+        self.latest: Optional[WriterSchema] = None
         self.resolved: dict[str, WriterSchema] = {}
 
     @property
     def row_schema(self) -> T.StructType:
-        """The reader schema after the first schema is resolved."""
-        assert self.reader_schema is not None, "no schema is resolved"
-        return self.reader_schema
+        """The columns of the rows after the first schema is resolved."""
+        assert self.columns is not None, "no schema is resolved"
+        return self.columns
 
     def split(self, messages: DataFrame) -> DataFrame:
         """Return messages with two more columns, which `parse` uses: `schema` (its id) and `body`.
@@ -110,7 +105,7 @@ class Schemas:
         raise NotImplementedError
 
     def resolve(self, counts: Counter[str]) -> list[str]:
-        """Return the ids of the known schemas of a batch, and update the reader schema.
+        """Return the ids of the known schemas of a batch, and update the columns.
 
         Args:
             counts: {id: messages}, that of the newest message first.
@@ -155,14 +150,6 @@ class Schemas:
         """Return the name of a schema in the reason of a dead letter."""
         return id
 
-    def needs_latest(self, new: Collection[str]) -> bool:
-        """Return whether the latest schema is needed, to update the reader schema.
-
-        Args:
-            new: ids of schemas that were not resolved before.
-        """
-        return not self.is_explicit and (bool(new) or self.reader_schema is None)
-
     def read(self, definition: Any) -> WriterSchema:
         """Read a schema, with its error if Spark has no such types."""
         try:
@@ -175,23 +162,21 @@ class Schemas:
         return WriterSchema(definition, connect, sent, columns)
 
     def add(self, found: Mapping[str, WriterSchema], latest: Optional[WriterSchema]) -> None:
-        """Add schemas that were found, and update the reader schema.
+        """Add schemas that were found, and update the columns. After an error nothing is changed.
 
         Args:
             found: {id: schema}; those that are resolved are ignored.
-            latest: the latest schema; None if it is not needed, or not known.
+            latest: the latest schema; None if it is not known.
 
         Raises:
             LakeError: as `resolve`.
         """
         # by number, the oldest first: the order of the columns in a new table
-        ids = sorted(found.keys() - self.resolved.keys(), key=lambda id: (len(id), id))
-        new = {id: found[id] for id in ids}
-        if latest is not None and self.needs_latest(new):
-            self._update_reader_schema(new, latest)
-        if self.reader_schema is None:
-            self.reader_schema = self.table_schema
-        if self.reader_schema is None:
+        new = sorted(found.keys() - self.resolved.keys(), key=lambda id: (len(id), id))
+        resolved = {**self.resolved, **{id: found[id] for id in new}}
+        if latest and (new or not self.latest):
+            self._update_columns(resolved, latest)
+        if self.columns is None:
             raise LakeError(
                 "no message has a schema that can be read",
                 location=self.topic,
@@ -199,78 +184,61 @@ class Schemas:
                 hint="JSON: set value.converter.schemas.enable=true and field.name.adjustment.mode=avro in "
                 "the connector",
             )
-        self.resolved.update(new)  # last: after an error all are found again
+        self.resolved = resolved  # last: after an error all are found again
 
-    def _update_reader_schema(self, new: dict[str, WriterSchema], latest: WriterSchema) -> None:
-        """Merge the present reader schema, the new schemas and the latest one.
-
-        After an error nothing is changed.
-        """
+    def _update_columns(self, resolved: dict[str, WriterSchema], latest: WriterSchema) -> None:
         if latest.error:
             raise latest.error
-        versions = [self.reader_schema] if self.reader_schema else []
+        versions = [self.columns] if self.columns else []
         versions += [
             schema.columns
-            for schema in new.values()
-            if not schema.error and not self.rejection(schema.definition, latest.definition)
+            for schema in (*resolved.values(), latest)
+            if not self.rejection(schema, latest)
         ]
-        name = latest.connect.get("name", "Value")
-        self.reader_schema = merge_schemas(name, *versions, latest.columns)
-        self.latest_schema, self._latest = latest.columns, latest
+        self.columns = merge_schemas(latest.connect.get("name", "Value"), *versions)
+        self.latest = latest
 
     def connect_schema(self, definition: Any) -> dict[str, Any]:
         """Return Connect's schema; raise LakeError if there is none."""
         connect: dict[str, Any] = definition
         return connect
 
-    def rejection(self, definition: Any, latest: Any) -> str:
+    def rejection(self, schema: WriterSchema, latest: WriterSchema) -> str:
         """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
-        return ""
+        error = schema.error
+        if error is None:
+            return ""
+        return f"{error.message} ({error.location})" if error.location else error.message
 
     def convert(self, record: str, id: str) -> Conversion:
-        """Convert a record of a resolved schema to the reader schema.
+        """Convert a record of a resolved schema to the columns of the rows.
 
         Args:
             record: name of the column that has the record, and in a column `row` the result.
             id: id of its schema.
         """
-        schema, problem = self.resolved[id], ""
-        try:
-            if schema.error:
-                raise schema.error
-            if self._latest and not self.is_explicit:
-                problem = self.rejection(schema.definition, self._latest.definition)
-            if not problem:
-                return self._conversion(record, schema)
-        except LakeError as e:
-            problem = f"{e.message} ({e.location})" if e.location else e.message
-        nothing = F.lit(None).cast(self.row_schema)
-        reason = f"schema {self.name(id)} cannot be read: {problem}"
-        return Conversion(nothing, F.lit(None).cast("string"), reason)
-
-    def _conversion(self, record: str, schema: WriterSchema) -> Conversion:
-        have, row, lost = schema.sent, F.col(record), F.lit(None).cast("string")
+        schema = self.resolved[id]
+        row, lost = F.col(record), F.lit(None).cast("string")
+        problem = self.rejection(schema, self.latest or schema)
+        if problem:
+            reason = f"schema {self.name(id)} cannot be read: {problem}"
+            return Conversion(F.lit(None).cast(self.row_schema), lost, reason)
         if self.scales is not None:
-            have, row, lost = analyst_types.convert(
+            row, lost = analyst_types.convert(
                 record, schema.connect, self.scales, self.row_schema.names
-            )
-        name = schema.connect.get("name", "Value")
-        return Conversion(_convert(row, have, self.row_schema, name), lost)
+            )[1:]
+        return Conversion(_convert(row, schema.columns, self.row_schema), lost)
 
 
-def _convert(value: Column, have: T.DataType, want: T.DataType, path: str) -> Column:
+def _convert(value: Column, have: T.DataType, want: T.DataType) -> Column:
     """Convert a value: records by field name (a missing one is null), others to wider types.
 
-    Not by a cast of the record: Spark matches its fields by position, and loses digits silently.
+    Not by a cast of the record: Spark matches its fields by position.
 
     Args:
         value: the value.
         have: its type.
-        want: the type of the result.
-        path: name of the value, for error messages.
-
-    Raises:
-        LakeError: the type of the result does not hold the value; names the field.
+        want: the type of the result, which holds the value.
     """
     if have.simpleString() == want.simpleString():
         return value
@@ -280,21 +248,11 @@ def _convert(value: Column, have: T.DataType, want: T.DataType, path: str) -> Co
         for f in want:
             field = F.lit(None).cast(f.dataType)
             if f.name in types:
-                field_path = f"{path}.{f.name}"
-                field = _convert(value.getField(f.name), types[f.name], f.dataType, field_path)
+                field = _convert(value.getField(f.name), types[f.name], f.dataType)
             fields.append(field.alias(f.name))
         return F.when(value.isNotNull(), F.struct(*fields))
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
-        return F.transform(
-            value, lambda v: _convert(v, have.elementType, want.elementType, f"{path}[]")
-        )
+        return F.transform(value, lambda v: _convert(v, have.elementType, want.elementType))
     if isinstance(have, T.MapType) and isinstance(want, T.MapType):
-        return F.transform_values(
-            value, lambda _, v: _convert(v, have.valueType, want.valueType, f"{path}{{}}")
-        )
-    if can_read(have, want):
-        return value.cast(want)
-    raise LakeError(
-        f"it is written as {have.simpleString()} and cannot be read as {want.simpleString()}",
-        location=path,
-    )
+        return F.transform_values(value, lambda _, v: _convert(v, have.valueType, want.valueType))
+    return value.cast(want)
