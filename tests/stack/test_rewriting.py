@@ -11,7 +11,7 @@ from lake_help import new_table, new_topic
 from pyspark.sql import types as T
 from workbench import hudi, query
 from workbench.base.errors import LakeError
-from workbench.hudi import ingesting, rewriting
+from workbench.hudi import ingesting, loading
 from workbench.topic import topics
 
 BIG = {
@@ -195,9 +195,7 @@ def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkey
 
     with monkeypatch.context() as patched:
         if step == "the rewriting":
-            patched.setattr(
-                rewriting, "finish_rewrite", broken
-            )  # it has committed, and nothing else
+            patched.setattr(loading, "finish_rewrite", broken)  # it has committed, and nothing else
         else:
             patched.setattr(ingesting, "write_batch", broken)
         with pytest.raises((OSError, LakeError)):
@@ -229,7 +227,7 @@ def test_a_column_gets_the_type_that_it_is_given(world, spark, kind):
         ]
     )
     new = spark.createDataFrame([(1, 1, 1, b"\x00\xff", 5), (2, 1, 3, None, None)], columns)
-    rewriting.rewrite(spark, table, new, columns, {})
+    loading.rewrite(spark, table, new, columns, {})
     found = hudi.read(spark, table)
     assert {name: kind for name, kind in found.dtypes if name in columns.names} == {
         field.name: field.dataType.simpleString() for field in columns

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from workbench import hudi
 from workbench.base.errors import LakeError
-from workbench.hudi import labeling, rewriting, timeline
+from workbench.hudi import labeling, timeline
 
 ARCHIVED = "20250601000000000"
 T1, T2, T3, LATER = (
@@ -282,19 +282,3 @@ def test_clocks_of_two_machines_may_differ_a_little(table):
     write(table, f"{ahead:%Y%m%d%H%M%S%f}"[:17], "deltacommit", "p=a/.f_2.log")
     timeline.check_clock(table)
     assert dt.datetime.now(dt.timezone.utc) >= ahead - dt.timedelta(milliseconds=1)
-
-
-def test_a_rewriting_awaits_a_running_compaction_and_runs_a_planned_one(monkeypatch):
-    """A compaction that is run twice would undo itself."""
-    did = []
-    pending = iter([["1"], ["1"], []])
-    inflight = iter([[("1", "compaction.inflight", None)], []])
-    monkeypatch.setattr(rewriting, "pending_compactions", lambda _: next(pending, []))
-    monkeypatch.setattr(rewriting, "timeline_files", lambda _: next(inflight, []))
-    monkeypatch.setattr(rewriting.catalog, "compact", lambda *_: did.append("compacted"))
-    table = SimpleNamespace(name="t")
-    rewriting._run_compactions(None, table)
-    assert did == []
-    pending = iter([["1"], ["1"], []])
-    rewriting._run_compactions(None, table)
-    assert did == ["compacted"]

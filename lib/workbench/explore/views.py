@@ -23,7 +23,7 @@ from ..base import LakeError, World
 from ..base.added_columns import is_data
 from ..base.errors import first_line
 from ..hudi.labeling import resolve_instant
-from ..hudi.rewriting import REWRITE_OPERATION
+from ..hudi.loading import REWRITE_OPERATION
 from ..hudi.timeline import HistoryRemoved
 from ..query import dialect, spark_sql
 from ..spark import session, translate_errors

@@ -28,6 +28,7 @@ from ..hudi.timeline import completed_actions
 from ..source import mariadb
 from ..source.names import identifier
 from ..spark import session
+from ..spark.local_rows import run_once
 from .flow import CaptureFlow
 from .reconcile_sql import DIALECTS, Side, Sums, kind_name, quoted, text_sql
 from .reconciliation import Reconciliation
@@ -287,9 +288,7 @@ def in_memory(
 
 
 def _to_arrow(frame: DataFrame) -> pyarrow.Table:
-    rows = hudi.reading.to_pandas(frame)
-    rows.attrs = {}  # Spark's metrics, which pyarrow cannot store
-    return pyarrow.Table.from_pandas(rows, to_arrow_schema(frame.schema))
+    return run_once(frame)[1].cast(to_arrow_schema(frame.schema))
 
 
 def _wrong_partition(table: hudi.Table, columns: Mapping[str, pyarrow.DataType]) -> str:

@@ -18,6 +18,7 @@ import json
 import logging
 import threading
 import time
+import uuid
 from dataclasses import dataclass
 from typing import Callable, Iterator, Optional, Sequence
 
@@ -29,11 +30,18 @@ from ..spark import innermost_cause, is_session_lost, java_stacktraces, translat
 from ..spark.batch import Counts
 from ..topic import topics
 from . import changes, ddl, evolution
-from .batch_dead_letters import BatchDeadLetters
 from .changes import SourceProgress
-from .loading import write_batch
-from .rewriting import finish_interrupted_rewrite, rewrite
-from .tables import BUCKETS_KEY, Table, commit_lock, key_options, spark_reader, table_lock
+from .lifecycle import settle_dead_letters
+from .loading import REWRITE_OPERATION, finish_rewrite, rewrite, write_batch
+from .tables import (
+    BUCKETS_KEY,
+    Table,
+    commit_lock,
+    dead_letters_path,
+    key_options,
+    spark_reader,
+    table_lock,
+)
 from .timeline import (
     PROGRESS_KEY,
     SCHEMA_CHANGE_KEY,
@@ -165,7 +173,7 @@ class IngestJob:
     def __post_init__(self) -> None:
         """Create the reader of the source."""
         self.reader = self._create_reader()
-        self._dead_letters = BatchDeadLetters(self.world, self.table, self.source.id)
+        self._dead_letters = f"{dead_letters_path(self.world, self.table)}/{self.source.id}"
         self._is_recovered = False
         self._last: Optional[SourceProgress] = None  # after the last batch of this job
 
@@ -225,7 +233,6 @@ class IngestJob:
             read = {} if self.replay else last
             batch = self.reader.next(read)
             if batch is None:
-                self._dead_letters.remove_replaced(last)
                 ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
                 self._last = last
                 return None
@@ -233,16 +240,15 @@ class IngestJob:
             current: SourceProgress = {
                 **batch.progress,
                 "start": changes.position(read),
-                "dead_letters": self._dead_letters.new_name(batch.progress),
-                "replaced": self._dead_letters.replaced_by(last, self.replay),
+                "dead_letters": f"{changes.position(read)}_{uuid.uuid4().hex}",
                 "fields": evolution.field_types(latest_schema),
             }
             try:
                 counts = self._commit(batch, actions, progress, current)
             except Exception as e:
-                self._raise_if_committed(current, e)
+                self._finish(current, e)
                 raise
-        instant = self._require_progress(current)
+            instant = self._finish(current)
         self.replay, self._last = False, current
         result = Ingested(messages=sum(counts.values()), batches=1, **counts)
         ddl.sync_catalog(self.spark, self.table)
@@ -258,9 +264,9 @@ class IngestJob:
 
     def _recover(self, actions: list[CompletedAction], last: SourceProgress) -> None:
         """Finish what an interrupted run has left, once for each run of the job."""
-        finish_interrupted_rewrite(self.spark, self.table, actions)
-        # If a replay begins because the progress is unknown, nothing is known of the shown dead letters.
-        self._dead_letters.recover(last, keeps_shown=self.replay and not last)
+        if actions and actions[-1].metadata.get("operationType") == REWRITE_OPERATION:
+            finish_rewrite(self.spark, self.table)
+        settle_dead_letters(self._dead_letters, last)
         if self._last not in (None, last):  # another job wrote to the table, or dropped it
             self.reader = self._create_reader()
         self._is_recovered = True
@@ -280,7 +286,7 @@ class IngestJob:
                 self.spark,
                 batch.rows,
                 self.table,
-                self._dead_letters.hidden_uri(current),
+                f"{self._dead_letters}/.{current['dead_letters']}",
                 in_memory=batch.in_memory,
                 is_first_commit=not actions,
                 columns=columns,
@@ -341,53 +347,38 @@ class IngestJob:
             )
         return progress
 
-    def _require_progress(self, expected: SourceProgress) -> str:
-        """Return the instant of the last commit by an ingest.
+    def _finish(self, progress: SourceProgress, error: Optional[Exception] = None) -> str:
+        """Show the dead letters of a batch, and return the instant of its commit.
+
+        Args:
+            progress: the position in the source after the batch.
+            error: of the write.
 
         Raises:
-            LakeError: it does not hold this progress: the next batch would read the same messages
-                again. Or it lacks rows.
+            LakeError: the last commit does not hold the progress: the next batch would read the same
+                messages again. Or it lacks rows. Or what Hudi does after a commit has failed.
+            Exception: the error, of a batch that is not committed, or whose session is lost.
         """
-        action = self._find_commit(expected)
-        if action is None:
-            raise LakeError(
+        action = last_ingest_action(completed_actions(self.table))
+        if action is None or read_progress(action.metadata).get(self.source.id) != progress:
+            raise error or LakeError(
                 "Hudi wrote a batch without a commit that holds its progress",
                 location=self.location,
                 hint="look for options in `extra` of the table that change its commits, "
                 "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again",
             )
-        self._dead_letters.show(expected)
-        require_no_write_errors(action.metadata, self.location)
-        return action.instant
-
-    def _raise_if_committed(self, progress: SourceProgress, error: Exception) -> None:
-        """Raise LakeError if a batch is on the timeline: what Hudi does after a commit has failed.
-
-        Args:
-            progress: the position in the source after the batch.
-            error: the error of the write.
-        """
-        if self._find_commit(progress) is None:
-            return
-        self._dead_letters.show(progress)
-        if not is_session_lost(error):
+        settle_dead_letters(self._dead_letters, progress)
+        if error and is_session_lost(error):
+            raise error
+        if error:
             raise LakeError(
                 f"a batch is committed, and the work of Hudi after the commit failed: {innermost_cause(str(error))}",
                 location=self.location,
                 hint="see the log of the spark service; no row is lost, and the next run continues after this "
                 "batch. Compaction, cleaning and archiving are repeated by a later commit",
             ) from error
-
-    def _find_commit(self, progress: SourceProgress) -> Optional[CompletedAction]:
-        """Return the last commit if it holds the progress of a batch; else None.
-
-        Args:
-            progress: the position in the source after the batch.
-        """
-        action = last_ingest_action(completed_actions(self.table))
-        if action is None or read_progress(action.metadata).get(self.source.id) != progress:
-            return None
-        return action
+        require_no_write_errors(action.metadata, self.location)
+        return action.instant
 
 
 def require_no_write_errors(commit: CommitMetadata, location: str) -> None:

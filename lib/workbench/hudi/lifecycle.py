@@ -1,12 +1,20 @@
-"""Drop a table, and read or publish its dead letters."""
+"""Drop a table; keep, read or publish its dead letters.
+
+A batch of an ingest writes the folder of its dead letters before its commit, so that none is lost if the process is
+killed after it. Until then the folder is hidden. The commit names it.
+"""
 
 from __future__ import annotations
+
+import re
+import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
 from ..base import World, files
 from ..spark.batch import read_dead_letters
 from ..topic import dlq
+from .changes import SourceProgress
 from .ddl import catalog_synced, unregister
 from .tables import (
     Table,
@@ -16,6 +24,9 @@ from .tables import (
     table_lock,
     table_state_dir,
 )
+
+# `<position in the source before the batch>_<id>`, with a dot before it while it is hidden; or of an earlier version
+FOLDER_NAME = re.compile(r"(\.?)((?:(\d+)_)?.+)")
 
 
 def drop(spark: SparkSession | None, world: World, table: Table) -> None:
@@ -40,6 +51,25 @@ def drop(spark: SparkSession | None, world: World, table: Table) -> None:
         paths += [table_state_dir(world, table), dead_letters_path(world, table), table.base]
         for path in paths:
             files.remove(path)
+
+
+def settle_dead_letters(uri: str, last: SourceProgress) -> None:
+    """Show the dead letters of the last commit; remove those of batches that no commit has.
+
+    These are of failed attempts, which are hidden; or of a commit that was restored, or that a replay reads again.
+
+    Args:
+        uri: the folder with the dead letters of a source.
+        last: the progress in the last commit; empty without one.
+    """
+    names = {info.base_name for info in files.list_dir(uri)}
+    kept = last.get("dead_letters", "")
+    for folder in filter(None, map(FOLDER_NAME.fullmatch, names)):
+        is_read_again = int(folder[3] or 0) >= last.get("start", sys.maxsize)
+        if folder[2] != kept and (folder[1] or is_read_again):
+            files.remove(f"{uri}/{folder[0]}")
+    if f".{kept}" in names:
+        files.move(f"{uri}/.{kept}", f"{uri}/{kept}")
 
 
 def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:

@@ -1,6 +1,7 @@
-"""Write one batch of decoded changes: count it, write its dead letters, commit the rest to the table.
+"""Write to a table: one batch of decoded changes, or all rows anew.
 
-The first commit of a table has nothing to merge with, so quicker ways to write it exist.
+A batch is counted, its dead letters are written, and the rest is committed. The first commit of a table has nothing to
+merge with, so quicker ways to write it exist.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ..base import LakeError
 from ..spark.local_rows import run_once
-from . import decode
-from .tables import OPTION_GROUPS, Table, key_options, needs_record_writer
+from . import catalog, ddl, decode
+from .tables import OPTION_GROUPS, Table, commit_lock, key_options, needs_record_writer
+from .timeline import check_clock, check_version, pending_compactions
 
 OUTCOMES = {
     decode.UPSERT: "upserts",
@@ -23,6 +26,7 @@ OUTCOMES = {
     decode.DEAD: "dead_letters",
 }
 LARGE_LOAD_ROWS = 50_000
+REWRITE_OPERATION = "INSERT_OVERWRITE_TABLE"  # in the commit's metadata
 
 
 def write_batch(
@@ -168,3 +172,50 @@ def deduplicate(rows: DataFrame, table: Table) -> DataFrame:
     numbered = rows.withColumn("_version", F.row_number().over(versions))
     latest = numbered.where("_version = 1").drop("_version")
     return latest.where(~F.col(decode.DELETED)) if decode.DELETED in rows.columns else latest
+
+
+def rewrite(
+    spark: SparkSession,
+    table: Table,
+    rows: DataFrame,
+    columns: T.StructType,
+    options: dict[str, str],
+) -> None:
+    """Replace the rows and the columns of a table in one commit.
+
+    An ingest does this when a column gets a type that Hudi's readers do not apply to older files. Before the
+    commit every reader sees the old rows, after it the new ones. Instants before it can still be read as they
+    were. To an incremental read every row is new.
+
+    Args:
+        spark: the session.
+        table: the table, which has a commit.
+        rows: the new rows, one for each key; they may be read from the table itself.
+        columns: the columns of the table from now on. A column that the rows lack is null.
+        options: Hudi options, which take precedence over the table's own.
+
+    Raises:
+        LakeError: another process planned a compaction meanwhile.
+    """
+    if pending_compactions(table):  # the commit replaces the files of the plan
+        catalog.compact(spark, table, "run")
+    check_clock(table)
+    hudi_options = {**table.options(), **key_options(table, columns), **OPTION_GROUPS["rewrite"]}
+    hudi_options.update({**table.extra, **options})
+    with commit_lock(table):
+        if pending_compactions(table):
+            raise LakeError(
+                f"a compaction of {table.name} was planned while its rows were to be written anew",
+                location=table.base,
+                hint="run the ingest again, which runs the compaction first",
+            )
+        changes = rows.to(columns).write.format("hudi").options(**hudi_options)
+        changes.mode("append").save(table.base)
+    finish_rewrite(spark, table)
+
+
+def finish_rewrite(spark: SparkSession, table: Table) -> None:
+    """Check the table's version, and update its catalog entries, if any, to its columns."""
+    check_version(table)
+    if ddl.is_registered(spark, table):
+        ddl.register(spark, table)

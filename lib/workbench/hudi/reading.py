@@ -12,7 +12,6 @@ from typing import Any, Callable, Mapping, Optional
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from ..base import LakeError, World, files
 from .labeling import resolve_instant
@@ -95,31 +94,6 @@ def between(
     if last:
         reader = reader.option("hoodie.datasource.read.end.instanttime", last)
     return reader.load(table.base)
-
-
-def to_pandas(rows: DataFrame) -> pd.DataFrame:
-    """Return rows with all digits of their integers: Spark makes a float of one beside a null.
-
-    Columns of bigint become Int64, lists of bigint become lists of int.
-    """
-    texts = {"bigint": "string", "array<bigint>": "array<string>"}
-    kinds = dict(rows.dtypes)
-    columns = [
-        F.col(f"`{name}`").cast(texts[kind]).alias(name) if kind in texts else F.col(f"`{name}`")
-        for name, kind in kinds.items()
-    ]
-    frame: pd.DataFrame = rows.select(*columns).toPandas()
-    for name, kind in kinds.items():
-        if kind == "bigint":
-            frame[name] = pd.array([*map(_to_int, frame[name])], dtype="Int64")
-        elif kind == "array<bigint>":
-            lists = [None if items is None else [*map(_to_int, items)] for items in frame[name]]
-            frame[name] = pd.Series(lists, dtype=object)
-    return frame
-
-
-def _to_int(text: Optional[str]) -> Optional[int]:
-    return None if text is None else int(text)
 
 
 def read_with_all_engines(spark: SparkSession, table: Table) -> dict[str, pd.DataFrame]:
