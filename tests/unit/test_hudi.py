@@ -388,6 +388,7 @@ def test_the_next_ingest_continues_after_the_last_batch(job):
             "topic_id": "x",
             "offsets": {"0": 5},
             "start": 3,
+            "replay": "",
             "fields": {"id": "bigint", "__lsn": "bigint"},
         }
     }
@@ -439,18 +440,24 @@ def test_dead_letters_of_a_commit_that_was_restored_go(world, job, tmp_path):
     assert shown_dead_letters(world, it) == ["3"]
 
 
-def test_a_replay_replaces_all_dead_letters_with_its_first_commit(world, job, monkeypatch):
-    """The messages that it has not read yet are read again: by this run, or by the next one."""
+def test_a_replay_keeps_all_dead_letters_until_it_is_complete(world, job, monkeypatch):
+    """Also those of another partition, whose messages it has not read when its position is beyond theirs."""
     it = job()
     it.run()
     text = f"{dead_letters_path(world, it.table)}/topic-t/00000012/part-2.json"
     files.write_text(text, "2")  # of an earlier version
+    first = changes.Batch(None, {"topic_id": "x", "offsets": {"0": 9, "1": 0}}, in_memory=True)
+    again = job(replay=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(again.reader, "next", lambda progress: first)
+        assert again.run(lambda: True).batches == 1
+    assert shown_dead_letters(world, it) == ["2", "3", "5", "9"]
     with pytest.raises(KeyboardInterrupt):
         job(killed=True, replay=True).run()
-    assert shown_dead_letters(world, it) == ["2", "3", "5"]
-    assert job(replay=True).run(lambda: True).batches == 1
-    assert shown_dead_letters(world, it) == ["3"]
+    assert shown_dead_letters(world, it) == ["2", "3", "5", "9"]
     job().run()
+    assert shown_dead_letters(world, it) == ["9"]
+    job(replay=True).run()
     assert shown_dead_letters(world, it) == ["3", "5"]
 
 

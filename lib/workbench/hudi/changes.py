@@ -56,6 +56,7 @@ class SourceProgress(TypedDict, total=False):
             `LandedFile.folder_key`: next first offset of a file}.
         start: the `position` at which the last batch began.
         dead_letters: name of the folder with the dead letters of the last batch.
+        replay: name of the folder with those since the last replay; "" before the first one.
         fields: {name: type}, the source's schema at the last batch.
         topic_id: Kafka's id of the topic.
         files: Landed only: number of the files that were read.
@@ -65,6 +66,7 @@ class SourceProgress(TypedDict, total=False):
     offsets: dict[str, int]
     start: int
     dead_letters: str
+    replay: str
     fields: dict[str, str]
     topic_id: Optional[str]
     files: int

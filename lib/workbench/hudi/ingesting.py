@@ -29,9 +29,8 @@ from ..base import LakeError, World
 from ..spark import innermost_cause, is_session_lost, java_stacktraces, translate_errors
 from ..spark.batch import Counts
 from ..topic import topics
-from . import changes, ddl, evolution
+from . import changes, ddl, evolution, lifecycle
 from .changes import SourceProgress
-from .lifecycle import settle_dead_letters
 from .loading import REWRITE_OPERATION, finish_rewrite, rewrite, write_batch
 from .tables import (
     BUCKETS_KEY,
@@ -233,6 +232,7 @@ class IngestJob:
             read = {} if self.replay else last
             batch = self.reader.next(read)
             if batch is None:
+                lifecycle.remove_replaced_dead_letters(self._dead_letters, last)
                 ddl.sync_catalog(self.spark, self.table)  # in case that it failed after a commit
                 self._last = last
                 return None
@@ -241,6 +241,7 @@ class IngestJob:
                 **batch.progress,
                 "start": changes.position(read),
                 "dead_letters": f"{changes.position(read)}_{uuid.uuid4().hex}",
+                "replay": uuid.uuid4().hex if self.replay else last.get("replay", ""),
                 "fields": evolution.field_types(latest_schema),
             }
             try:
@@ -266,7 +267,7 @@ class IngestJob:
         """Finish what an interrupted run has left, once for each run of the job."""
         if actions and actions[-1].metadata.get("operationType") == REWRITE_OPERATION:
             finish_rewrite(self.spark, self.table)
-        settle_dead_letters(self._dead_letters, last)
+        lifecycle.settle_dead_letters(self._dead_letters, last)
         if self._last not in (None, last):  # another job wrote to the table, or dropped it
             self.reader = self._create_reader()
         self._is_recovered = True
@@ -286,7 +287,7 @@ class IngestJob:
                 self.spark,
                 batch.rows,
                 self.table,
-                f"{self._dead_letters}/.{current['dead_letters']}",
+                f"{lifecycle.source_folder(self._dead_letters, current)}/.{current['dead_letters']}",
                 in_memory=batch.in_memory,
                 is_first_commit=not actions,
                 columns=columns,
@@ -367,7 +368,7 @@ class IngestJob:
                 hint="look for options in `extra` of the table that change its commits, "
                 "hoodie.allow.empty.commit above all; nothing is lost, run the ingest again",
             )
-        settle_dead_letters(self._dead_letters, progress)
+        lifecycle.settle_dead_letters(self._dead_letters, progress)
         if error and is_session_lost(error):
             raise error
         if error:

@@ -25,8 +25,8 @@ from .tables import (
     table_state_dir,
 )
 
-# `<position in the source before the batch>_<id>`, with a dot before it while it is hidden; or of an earlier version
-FOLDER_NAME = re.compile(r"(\.?)((?:(\d+)_)?.+)")
+# `<position in the source before the batch>_<id>`, with a dot before it while it is hidden
+FOLDER_NAME = re.compile(r"(\.?)((\d+)_\w+)")
 
 
 def drop(spark: SparkSession | None, world: World, table: Table) -> None:
@@ -53,23 +53,40 @@ def drop(spark: SparkSession | None, world: World, table: Table) -> None:
             files.remove(path)
 
 
+def source_folder(uri: str, progress: SourceProgress) -> str:
+    """Return the folder with the dead letters of a source since its last replay, if any."""
+    return f"{uri}/{progress['replay']}" if progress.get("replay") else uri
+
+
 def settle_dead_letters(uri: str, last: SourceProgress) -> None:
     """Show the dead letters of the last commit; remove those of batches that no commit has.
 
-    These are of failed attempts, which are hidden; or of a commit that was restored, or that a replay reads again.
+    These are of failed attempts, which are hidden, or of a commit that was restored.
 
     Args:
         uri: the folder with the dead letters of a source.
         last: the progress in the last commit; empty without one.
     """
-    names = {info.base_name for info in files.list_dir(uri)}
+    folder = source_folder(uri, last)
+    names = {info.base_name for info in files.list_dir(folder)}
     kept = last.get("dead_letters", "")
-    for folder in filter(None, map(FOLDER_NAME.fullmatch, names)):
-        is_read_again = int(folder[3] or 0) >= last.get("start", sys.maxsize)
-        if folder[2] != kept and (folder[1] or is_read_again):
-            files.remove(f"{uri}/{folder[0]}")
+    for name in filter(None, map(FOLDER_NAME.fullmatch, names)):
+        if name[2] != kept and (name[1] or int(name[3]) >= last.get("start", sys.maxsize)):
+            files.remove(f"{folder}/{name[0]}")
     if f".{kept}" in names:
-        files.move(f"{uri}/.{kept}", f"{uri}/{kept}")
+        files.move(f"{folder}/.{kept}", f"{folder}/{kept}")
+
+
+def remove_replaced_dead_letters(uri: str, last: SourceProgress) -> None:
+    """Remove the dead letters from before the last replay, which has read all messages again.
+
+    Args:
+        uri: the folder with the dead letters of a source.
+        last: the progress in the last commit.
+    """
+    for info in files.list_dir(uri) if last.get("replay") else ():
+        if info.base_name != last["replay"]:
+            files.remove(f"{uri}/{info.base_name}")
 
 
 def dead_letters(spark: SparkSession, world: World, table: Table) -> DataFrame:
