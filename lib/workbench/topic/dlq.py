@@ -134,8 +134,8 @@ def summary(world: World) -> pandas.DataFrame:
         for dead_letter in _read(world, topic)
     ]
     for uri in list_files(world.lake.dead_letters):
-        # without the folder of a batch
-        folder = re.sub(r"(/\d+-[0-9a-f]+)?/[^/]+$", "", folder_name(world, uri))
+        # without the folders of a replay and of a batch
+        folder = re.sub(r"(/[0-9a-f]{32})?(/\d+[-_][0-9a-f]+)?/[^/]+$", "", folder_name(world, uri))
         for record in read_file(uri):
             origin = record.get("topic") or record["file"]
             rows.append((f"files {folder}", origin, record["reason"], False))
