@@ -1,8 +1,7 @@
 """Hudi tables: create them, fill them from changes, query their history, maintain them."""
 
-from .catalog import call_procedure, compact
 from .changes import Landed, Topic
-from .ddl import is_registered, register
+from .ddl import call_procedure, compact, is_registered, register
 from .decode import reader_schema
 from .ingesting import Ingested, IngestJob, ingest, next_offsets, wait_for_changes
 from .labeling import label, labels

@@ -175,18 +175,9 @@ def create_reader(
         table: the target table of the ingest.
         max_records: maximum number of messages in a batch; of landed files an estimate.
         schema: reader schema of JSON of published types; by default that of data/schemas/<table name>.avsc.
-
-    Raises:
-        LakeError: `source` is neither a Topic nor a Landed.
     """
-    readers: dict[type, type[Reader]] = {Topic: _TopicReader, Landed: _LandedReader}
-    if type(source) not in readers:
-        raise LakeError(
-            f"{source!r} is not a source",
-            location="hudi.ingest",
-            expected="Topic(name) or Landed(prefix)",
-        )
-    return readers[type(source)](spark, world, source, table, max_records, schema)
+    kind = _LandedReader if isinstance(source, Landed) else _TopicReader
+    return kind(spark, world, source, table, max_records, schema)
 
 
 @dataclass
@@ -296,11 +287,9 @@ class _TopicReader(Reader):
                 return None
             in_memory = sum(stop.values()) - sum(start.values()) <= SMALL_BATCH_MESSAGES
             if in_memory:
-                rows, stop = self._fetch(start, stop, consumer)
-        if in_memory:
-            messages = self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS)
-        else:
-            messages = self._read_with_spark(start, stop)
+                messages, stop = self._fetch(start, stop, consumer)
+            else:
+                messages = self._read_with_spark(start, stop)
         decoded = decode.rows(messages, self.source_schemas, self.table, in_memory)
         offsets = {str(partition): offset for partition, offset in stop.items()}
         return Batch(decoded, {"offsets": offsets, "topic_id": topic_id}, in_memory)
@@ -347,11 +336,11 @@ class _TopicReader(Reader):
 
     def _fetch(
         self, start: dict[int, int], stop: dict[int, int], consumer: Consumer
-    ) -> tuple[list[tuple[Any, ...]], dict[int, int]]:
+    ) -> tuple[DataFrame, dict[int, int]]:
         """Consume the messages from `start` to `stop` (exclusive), or until SMALL_BATCH_BYTES.
 
         Returns:
-            Rows of wire.MESSAGE_COLUMNS, and {partition: next offset to read}.
+            The messages, and {partition: next offset to read}.
         """
         rows: list[tuple[Any, ...]] = []
         size, offsets = 0, dict(start)
@@ -363,8 +352,9 @@ class _TopicReader(Reader):
                 size += len(m.value() or b"")
                 offsets[m.partition()] = m.offset() + 1
                 if size >= SMALL_BATCH_BYTES:
-                    return rows, offsets
-        return rows, stop
+                    stop = offsets
+                    break
+        return self.spark.createDataFrame(rows, wire.MESSAGE_COLUMNS), stop
 
     def _read_with_spark(self, start: dict[int, int], stop: dict[int, int]) -> DataFrame:
         options = {

@@ -192,11 +192,16 @@ def classify(decoded: DataFrame, schema: T.StructType, table: Table) -> DataFram
     is_delete = _is_delete(schema)
     is_tombstone = F.col("row").isNull() & F.col("error").isNull()
     unusable = _unusable_partitions(schema, table)
+    required = [("record key", name) for name in table.key]
+    required += [("ordering field", name) for name in table.ordering_fields]
+    nulls = [
+        F.when(F.col(f"row.{name}").isNull(), F.lit(f"{role} {name} is null"))
+        for role, name in required
+    ]
     # a delete needs its key only
-    errors = [(~is_delete, F.col("lost")), *_null_field_errors(table)]
-    errors += [(~is_delete, reason) for reason in unusable.values()]
+    lost, *partitions = [F.when(~is_delete, reason) for reason in (F.col("lost"), *unusable.values())]
     missing_key_reason = F.when(F.col("key").isNull(), "no value and no key")
-    error_reason = F.coalesce("error", *(F.when(condition, reason) for condition, reason in errors))
+    error_reason = F.coalesce("error", lost, *nulls, *partitions)
     outcome = (
         F.when(F.col("reason").isNotNull(), F.lit(DEAD))
         .when(is_tombstone, F.lit(TOMBSTONE))
@@ -231,15 +236,6 @@ def _is_delete(schema: T.StructType) -> Column:
         if name in schema.fieldNames()
     ]
     return reduce(or_, conditions, F.lit(False))
-
-
-def _null_field_errors(table: Table) -> list[tuple[Column, Column]]:
-    """Return (condition, reason) of the record key and ordering fields that are null."""
-    fields = [("record key", name) for name in table.key]
-    fields += [("ordering field", name) for name in table.ordering_fields]
-    return [
-        (F.col(f"row.{name}").isNull(), F.lit(f"{role} {name} is null")) for role, name in fields
-    ]
 
 
 def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, Column]:

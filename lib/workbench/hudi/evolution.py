@@ -18,12 +18,14 @@ from ..topic import avro
 from .timeline import CompletedAction, extra_metadata
 
 # (from, to): number types without loss. (Avro also lets a reader see a long as a double, which drops
-# digits.) Hudi applies these to older files; a float becomes the double of the same decimal digits.
-LOSSLESS_WIDENINGS = {("int", "bigint"), ("int", "double"), ("float", "double")}
-# Hudi's smallest whole number is int: a column of these types becomes one.
-SMALL_INTEGERS = {
-    (small, wide) for small in ("tinyint", "smallint") for wide in ("int", "bigint", "double")
-} | {("tinyint", "smallint")}
+# digits.) Hudi applies these to older files; a float becomes the double of the same decimal digits. Its smallest
+# whole number is int: a column of a smaller type becomes one.
+LOSSLESS_WIDENINGS = {
+    ("float", "double"),
+    ("tinyint", "smallint"),
+    *((small, "int") for small in ("tinyint", "smallint")),
+    *((whole, wide) for whole in ("tinyint", "smallint", "int") for wide in ("bigint", "double")),
+}
 RECAPTURE_HINT = (
     "capture it anew, as the topic keeps both types: `workbench recapture FLOW` removes the topics and the "
     "lake tables of a flow, and ingests a new snapshot; for a table of no flow, run hudi.drop and ingest the topic of "
@@ -147,8 +149,7 @@ def _merge_types(old: T.DataType, new: T.DataType, path: str) -> T.DataType:
 
 
 def _can_widen(old: T.DataType, new: T.DataType) -> bool:
-    widenings = LOSSLESS_WIDENINGS | SMALL_INTEGERS
-    return _type_names(old, new) in widenings or _is_wider_decimal(old, new)
+    return _type_names(old, new) in LOSSLESS_WIDENINGS or _is_wider_decimal(old, new)
 
 
 def _is_wider_decimal(old: T.DataType, new: T.DataType) -> bool:

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from ..base import LakeError
 from ..spark.local_rows import run_once
-from . import catalog, ddl, decode
+from . import ddl, decode
 from .tables import OPTION_GROUPS, Table, commit_lock, key_options, needs_record_writer
 from .timeline import check_clock, check_version, pending_compactions
 
@@ -198,7 +198,7 @@ def rewrite(
         LakeError: another process planned a compaction meanwhile.
     """
     if pending_compactions(table):  # the commit replaces the files of the plan
-        catalog.compact(spark, table, "run")
+        ddl.compact(spark, table, "run")
     check_clock(table)
     hudi_options = {**table.options(), **key_options(table, columns), **OPTION_GROUPS["rewrite"]}
     hudi_options.update({**table.extra, **options})

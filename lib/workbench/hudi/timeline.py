@@ -27,6 +27,13 @@ PROGRESS_KEY = "_workbench_progress"
 # Key in a commit's extra metadata: how the source's schema changed (see evolution.describe_change).
 SCHEMA_CHANGE_KEY = "_workbench_schema_change"
 WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that change query results
+COUNTERS = {  # of the rows and bytes in a commit: the column of `commits`, and Hudi's name
+    "inserted": "numInserts",
+    "updated": "numUpdateWrites",
+    "deleted": "numDeletes",
+    "written": "numWrites",
+    "bytes": "totalWriteBytes",
+}
 MAX_CLOCK_SKEW_S = 10  # tolerated difference between the clocks of two machines
 # <file group>_<write token>_<instant>.parquet
 BASE_FILE_PATTERN = re.compile(r"(?P<group>.+)_[^_/]+_(?P<instant>\d+)\.parquet")
@@ -162,39 +169,18 @@ def commits(table: Table) -> pd.DataFrame:
         instant, action, operation (Hudi's name); inserted, updated, deleted and written (rows);
         files and bytes written; seconds.
     """
-    columns = [
-        "instant",
-        "action",
-        "operation",
-        "inserted",
-        "updated",
-        "deleted",
-        "written",
-        "files",
-        "bytes",
-        "seconds",
-    ]
     rows = []
     for action in completed_actions(table):
         stats = [stat for _, stat in write_stats(action.metadata)]
-
-        def total(counter: str, stats: list[WriteStat] = stats) -> int:
-            return sum(max(stat.get(counter) or 0, 0) for stat in stats)
-
-        rows.append(
-            (
-                action.instant,
-                action.action,
-                action.metadata.get("operationType"),
-                total("numInserts"),
-                total("numUpdateWrites"),
-                total("numDeletes"),
-                total("numWrites"),
-                len(stats),
-                total("totalWriteBytes"),
-                action.seconds,
-            )
-        )
+        totals = {
+            name: sum(max(stat.get(counter) or 0, 0) for stat in stats)
+            for name, counter in COUNTERS.items()
+        }
+        operation = action.metadata.get("operationType")
+        row = {"action": action.action, "operation": operation, **totals, "files": len(stats)}
+        rows.append({"instant": action.instant, **row, "seconds": action.seconds})
+    columns = ["instant", "action", "operation", *COUNTERS, "seconds"]
+    columns.insert(-2, "files")
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -204,13 +190,11 @@ def schema_changes(table: Table) -> pd.DataFrame:
     Returns:
         instant, change (text).
     """
-    changes = [
-        (action.instant, extra_metadata(action.metadata).get(SCHEMA_CHANGE_KEY))
+    changes = {
+        action.instant: extra_metadata(action.metadata).get(SCHEMA_CHANGE_KEY)
         for action in completed_actions(table)
-    ]
-    return pd.DataFrame(
-        [(instant, change) for instant, change in changes if change], columns=["instant", "change"]
-    )
+    }
+    return pd.DataFrame(filter(all, changes.items()), columns=["instant", "change"])
 
 
 def extra_metadata(metadata: CommitMetadata) -> dict[str, str]:
