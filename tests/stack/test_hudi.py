@@ -153,18 +153,6 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(lake, world, spark):
     assert it.go(change_record(4, 1)).messages == 1
 
 
-def test_a_replay_that_ends_half_way_keeps_the_dead_letters(lake, world, spark):
-    it = lake()
-    it.go(change_record(1, 1), change_record(2, 1), ("k", "{broken"))
-    job = hudi.IngestJob(spark, world, hudi.Topic(it.topic), it.table, SCHEMA, batch=2, replay=True)
-    assert job.run(stop=lambda: True).batches == 1
-    assert [r["offset"] for r in hudi.dead_letters(spark, world, it.table).collect()] == [2], (
-        "not read again yet"
-    )
-    assert it.go(batch=2).messages == 1
-    assert hudi.dead_letters(spark, world, it.table).count() == 1
-
-
 def test_a_run_ends_although_messages_keep_arriving(lake, world, spark):
     it = lake()
     produce(world, it.topic, change_record(1, 1), change_record(2, 1), change_record(3, 1))
@@ -291,14 +279,6 @@ def test_poison_goes_to_the_dead_letters_and_counts_close(lake, world, spark):
     assert len(it.dead()) == 8
 
 
-def test_a_null_partition_can_be_written_and_deleted(lake, spark):
-    it = lake()
-    it.go(change_record(1, 1, part=None), change_record(2, 1, part="a/b"))
-    assert {(r.id, r.part) for r in hudi.read(spark, it.table).collect()} == {(1, None), (2, "a/b")}
-    it.go(change_record(1, 2, part=None, op="d"))
-    assert {(r.id, r.part) for r in hudi.read(spark, it.table).collect()} == {(2, "a/b")}
-
-
 def test_many_batches_and_hudi_rs_reads_what_spark_reads(lake):
     it = lake(partition=("part", "id"))
     done = it.go(*[change_record(i, 1, f"Genève {i}", part="pq"[i % 2]) for i in range(6)], batch=3)
@@ -320,14 +300,6 @@ def test_a_topic_without_messages(lake, world, spark):
 def test_a_topic_that_is_not_there(world, spark):
     with pytest.raises(LakeError, match="(?s)there is no topic 'no_such_topic'.*connect.status"):
         hudi.ingest(spark, world, hudi.Topic("no_such_topic"), new_table(world), schema=SCHEMA)
-
-
-def test_large_messages_make_smaller_batches(lake, monkeypatch):
-    from workbench.hudi import changes
-
-    monkeypatch.setattr(changes, "SMALL_BATCH_BYTES", 1_000)
-    done = lake().go(*[change_record(n, 1, "x" * 600) for n in range(5)])
-    assert (done.messages, done.batches) == (5, 3)
 
 
 def test_two_ingests_into_one_table(lake, world):

@@ -206,34 +206,3 @@ def test_a_rewriting_that_is_interrupted_leaves_a_whole_table(lab, spark, monkey
     assert it.rows() == it.independent() == {1: row(1, 1), 2: row(2, 3), 3: row(3, 3)}
     assert dict(spark.table(entry).dtypes)["price"] == "decimal(12,4)"
     assert it.rows(spark.table(entry)) == it.rows()
-
-
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_a_column_gets_the_type_that_it_is_given(world, spark, kind):
-    """Also one whose values the old type could hold: a table that keeps it would refuse the next
-    messages."""
-    table = new_table(world, type=kind, partition=(), ordering="n")
-    rows = spark.createDataFrame(
-        [(1, 1, "1", "a", 2**40)], "id int, n bigint, c string, b string, small bigint"
-    )
-    rows.write.format("hudi").options(**table.options()).mode("append").save(table.base)
-    columns = T.StructType(
-        [
-            T.StructField("id", T.IntegerType()),
-            T.StructField("n", T.LongType()),
-            T.StructField("c", T.IntegerType()),
-            T.StructField("b", T.BinaryType()),
-            T.StructField("small", T.IntegerType()),
-        ]
-    )
-    new = spark.createDataFrame([(1, 1, 1, b"\x00\xff", 5), (2, 1, 3, None, None)], columns)
-    loading.rewrite(spark, table, new, columns, {})
-    found = hudi.read(spark, table)
-    assert {name: kind for name, kind in found.dtypes if name in columns.names} == {
-        field.name: field.dataType.simpleString() for field in columns
-    }
-    assert sorted(tuple(row[name] for name in columns.names) for row in found.collect()) == [
-        (1, 1, 1, b"\x00\xff", 5),
-        (2, 1, 3, None, None),
-    ]
-    hudi.drop(spark, world, table)

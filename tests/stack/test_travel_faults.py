@@ -3,7 +3,6 @@ twice."""
 
 import dataclasses
 import os
-from collections import Counter
 from types import SimpleNamespace
 
 import avro_bytes
@@ -28,7 +27,7 @@ from workbench.hudi import ingesting
 from workbench.query import readcost
 from workbench.source import postgres
 from workbench.spark import session
-from workbench.topic import registry, topics
+from workbench.topic import topics
 
 KINDS = [pytest.param("cow", marks=pytest.mark.drill), "mor"]  # track 50 has both
 LOGS_FIRST = [
@@ -226,20 +225,6 @@ def test_an_update_that_changes_the_primary_key(world, spark):
         finally:
             for table in made.values():
                 hudi.drop(spark, world, table)
-
-
-def test_a_schema_that_was_met_needs_no_registry(lake, world, monkeypatch):
-    """A schema that was met is not asked for again; the stopped registry itself: test_avro,
-    test_landing_avro."""
-    from workbench.hudi.decode_avro import AvroSchemas
-
-    asked, empty = [], {"type": "record", "name": "v", "fields": []}
-    monkeypatch.setattr(registry, "find", lambda *a: asked.append(a) or empty)
-    monkeypatch.setattr(registry, "latest", lambda *a: asked.append(a) or empty)
-    known = AvroSchemas(world, "t")
-    for _ in range(2):
-        assert known.resolve(Counter(["globalId 1"])) == ["globalId 1"]
-    assert len(asked) == 2
 
 
 # --- Spark dies

@@ -96,13 +96,11 @@ def _placeholder(kind: T.DataType) -> Optional[Column]:
     """Return what Debezium sends in the place of a large value of this type; None for a type without large values."""
     if isinstance(kind, T.ArrayType):
         if isinstance(kind.elementType, (T.IntegerType, T.LongType)):
-            numbers = [F.lit(number).cast(kind.elementType) for number in UNAVAILABLE.encode()]
-            return F.array(*numbers)
+            return F.lit([*UNAVAILABLE.encode()]).cast(kind)
         one = _placeholder(kind.elementType)
         return None if one is None else F.array(one)
-    if isinstance(kind, T.StringType):
-        return F.lit(UNAVAILABLE)
-    return F.lit(UNAVAILABLE.encode()) if isinstance(kind, T.BinaryType) else None
+    is_text = isinstance(kind, (T.StringType, T.BinaryType))
+    return F.lit(UNAVAILABLE).cast(kind) if is_text else None
 
 
 def _convert_list(sent: Column, rule: dict[str, Any], scale: int) -> tuple[T.DataType, Column]:

@@ -199,7 +199,9 @@ def classify(decoded: DataFrame, schema: T.StructType, table: Table) -> DataFram
         for role, name in required
     ]
     # a delete needs its key only
-    lost, *partitions = [F.when(~is_delete, reason) for reason in (F.col("lost"), *unusable.values())]
+    lost, *partitions = [
+        F.when(~is_delete, reason) for reason in (F.col("lost"), *unusable.values())
+    ]
     missing_key_reason = F.when(F.col("key").isNull(), "no value and no key")
     error_reason = F.coalesce("error", lost, *nulls, *partitions)
     outcome = (

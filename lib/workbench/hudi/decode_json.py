@@ -16,7 +16,7 @@ from ..base import World
 from ..topic.connect_schema import DECIMAL
 from .analyst_types import MAX_VALUE_CHARS
 from .decode import ORIGIN, add_columns, is_not_utf8
-from .evolution import field_types, leaf_types
+from .evolution import field_types
 from .schemas import MAX_SCHEMAS, Schemas, WriterSchema
 
 NOT_UTF8 = "not UTF-8, the text is its base64"
@@ -192,11 +192,7 @@ def _has_base64_decimal(schema: T.StructType) -> Column:
 
     Spark would read the digits of such a text as the number.
     """
-    names = {
-        [part for part in path if part not in ("[]", "{}")][-1]
-        for path, kind in leaf_types(schema).items()
-        if isinstance(kind, T.DecimalType)
-    }
+    names = {*re.findall(r"(\w+):(?:array<|map<string,)*decimal", schema.simpleString())}
     if not names:
         return F.lit(False)
     pattern = QUOTED_PATTERN.format(names="|".join(f"\\Q{name}\\E" for name in sorted(names)))

@@ -66,24 +66,24 @@ def merge_schemas(path: str, *schemas: T.StructType) -> T.StructType:
     return merged
 
 
-def needs_rewrite(old: T.StructType, new: T.StructType) -> bool:
+def needs_rewrite(old: T.DataType, new: T.DataType, depth: int = 0) -> bool:
     """Return whether Hudi's readers cannot apply the new columns to older files.
 
     This is so for a decimal of more digits anywhere, and for a wider number inside a struct, a list
     or a map (Spark 3.5.7, Hudi 1.0.2).
 
     Args:
-        old: the columns of a table.
-        new: its columns, merged with those of new rows.
+        old: the columns of a table, or the type of a value in them.
+        new: its columns, merged with those of new rows, or the type of the same value.
+        depth: how many structs, lists and maps the value is in; 1 for a column.
     """
-    new_types = leaf_types(new)
-    for path, old_type in leaf_types(old).items():
-        is_nested, new_type = len(path) > 1, new_types[path]
-        if old_type == new_type:
-            continue
-        if is_nested or _type_names(old_type, new_type) not in LOSSLESS_WIDENINGS:
-            return True
-    return False
+    if isinstance(old, T.StructType) and isinstance(new, T.StructType):
+        return any(needs_rewrite(f.dataType, new[f.name].dataType, depth + 1) for f in old)
+    if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
+        return needs_rewrite(old.elementType, new.elementType, depth + 1)
+    if isinstance(old, T.MapType) and isinstance(new, T.MapType):
+        return needs_rewrite(old.valueType, new.valueType, depth + 1)
+    return old != new and (depth > 1 or _type_names(old, new) not in LOSSLESS_WIDENINGS)
 
 
 def _type_names(old: T.DataType, new: T.DataType) -> tuple[str, str]:
@@ -149,29 +149,10 @@ def _merge_types(old: T.DataType, new: T.DataType, path: str) -> T.DataType:
 
 
 def _can_widen(old: T.DataType, new: T.DataType) -> bool:
-    return _type_names(old, new) in LOSSLESS_WIDENINGS or _is_wider_decimal(old, new)
-
-
-def _is_wider_decimal(old: T.DataType, new: T.DataType) -> bool:
-    """Return whether the decimal type `new` holds every value of the decimal type `old`."""
-    if not (isinstance(old, T.DecimalType) and isinstance(new, T.DecimalType)):
-        return False
-    return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
-
-
-def leaf_types(kind: T.DataType, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], T.DataType]:
-    """Return {path: type} of all columns of a schema, those within structs, lists and maps included.
-
-    A path has the names of the fields, `[]` for a list's elements and `{}` for a map's values.
-    """
-    if isinstance(kind, T.StructType):
-        leaves = (leaf_types(f.dataType, (*path, f.name)) for f in kind)
-        return {leaf: leaf_type for types in leaves for leaf, leaf_type in types.items()}
-    if isinstance(kind, T.ArrayType):
-        return leaf_types(kind.elementType, (*path, "[]"))
-    if isinstance(kind, T.MapType):
-        return leaf_types(kind.valueType, (*path, "{}"))
-    return {path: kind}
+    """Return whether the type `new` holds every value of the type `old`."""
+    if isinstance(old, T.DecimalType) and isinstance(new, T.DecimalType):
+        return new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale
+    return _type_names(old, new) in LOSSLESS_WIDENINGS
 
 
 def field_types(schema: T.StructType) -> dict[str, str]:
