@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -67,10 +67,11 @@ def write_batch(
     try:
         if in_memory:
             rows, result = run_once(rows)
-            outcomes = dict(Counter(result["outcome"].to_pylist()))
+            counts = dict(Counter(OUTCOMES[outcome] for outcome in result["outcome"].to_pylist()))
+            has_unique_keys = False  # not compared: to deduplicate a few rows costs little
         else:
-            outcomes = dict(map(tuple, rows.groupBy("outcome").count().collect()))
-        counts = {OUTCOMES[outcome]: number for outcome, number in outcomes.items()}
+            key = F.struct(*[f"row.{name}" for name in table.record_key])
+            counts, has_unique_keys = _count_in_spark(rows, key, is_first_commit)
         if counts.get("dead_letters"):
             dead = rows.where(F.col("outcome") == decode.DEAD)
             dead = dead.select("reason", *decode.ORIGIN, "text", "key", "value")
@@ -79,7 +80,8 @@ def write_batch(
         changes = to_changes(rows.where(is_change), table, columns)
         hudi_options = {**table.options(), **key_options(table, columns)}
         if is_first_commit:
-            changes = deduplicate(changes, table)
+            if not has_unique_keys or counts.get("deletes"):
+                changes = deduplicate(changes, table)
             hudi_options.update(bulk_insert_options(counts.get("upserts", 0), columns))
         if needs_record_writer(columns):
             hudi_options.update(OPTION_GROUPS["compaction by records"])
@@ -124,6 +126,24 @@ def to_changes(changes: DataFrame, table: Table, columns: T.StructType) -> DataF
     return changes.select("row.*", is_deleted.alias(decode.DELETED)).to(
         T.StructType([*columns]).add(decode.DELETED, "boolean")
     )
+
+
+def _count_in_spark(rows: DataFrame, key: Column, count_keys: bool) -> tuple[dict[str, int], bool]:
+    """Count the rows of each outcome in one job.
+
+    Args:
+        rows: the batch.
+        key: the record key.
+        count_keys: whether to compare the keys, which takes two shuffles.
+
+    Returns:
+        The counts, and whether all upserts are of different keys (if they were compared).
+    """
+    keys = F.count_distinct(key) if count_keys else F.lit(0)
+    groups = rows.groupBy("outcome").agg(F.count("*").alias("n"), keys.alias("keys")).collect()
+    counts = {OUTCOMES[group["outcome"]]: group["n"] for group in groups}
+    is_unique = all(g["n"] == g["keys"] for g in groups if g["outcome"] == decode.UPSERT)
+    return counts, is_unique
 
 
 def bulk_insert_options(rows: int, schema: T.StructType | None = None) -> dict[str, str]:
