@@ -46,7 +46,15 @@ ENCODED_KEY_FORMAT = {
 }
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hudi's name of the partition for null
 MAX_FOLDER_BYTES = 255
-ESCAPED_PATTERN = r"[\x00-\x7F&&[^A-Za-z0-9_.-]]"
+# SQL of why a folder cannot have a text in its name. Of its length it takes the greatest: Hudi escapes some of these
+# characters.
+UNUSABLE_PARTITION = r"""
+    CASE WHEN row.`{name}` IN ('', '__HIVE_DEFAULT_PARTITION__') THEN
+        'partition field {name} is an empty text, which queries read as null'
+    WHEN octet_length(regexp_replace(row.`{name}`, r'[\x00-\x7F&&[^A-Za-z0-9_.-]]', '%XX')) > {limit} THEN
+        concat('partition field {name} has {limit} bytes at most, as the name of a folder, and not ',
+            octet_length(regexp_replace(row.`{name}`, r'[\x00-\x7F&&[^A-Za-z0-9_.-]]', '%XX')))
+    END"""
 
 
 def reader_schema(name: str) -> T.StructType:
@@ -245,22 +253,8 @@ def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, Column
     reasons = {}
     for name in table.partition if table.checks_partition else ():
         if isinstance(schema[name].dataType, T.StringType):
-            value = F.col(f"row.{name}")
-            # the greatest length: Hudi escapes some of these characters
-            size = F.octet_length(F.regexp_replace(value, ESCAPED_PATTERN, "%XX"))
             limit = MAX_FOLDER_BYTES - len(f"{name}=".encode())
-            reasons[name] = F.when(
-                value.isin("", NULL_PARTITION),
-                F.lit(f"partition field {name} is an empty text, which queries read as null"),
-            ).when(
-                size > limit,
-                F.concat(
-                    F.lit(
-                        f"partition field {name} has {limit} bytes at most, as the name of a folder, and not "
-                    ),
-                    size.cast("string"),
-                ),
-            )
+            reasons[name] = F.expr(UNUSABLE_PARTITION.format(name=name, limit=limit))
     return reasons
 
 

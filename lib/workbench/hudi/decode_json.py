@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from ..base import World
 from ..topic.connect_schema import DECIMAL
 from .analyst_types import MAX_VALUE_CHARS
+from .ddl import literal
 from .decode import ORIGIN, add_columns, is_not_utf8
 from .evolution import field_types
 from .schemas import MAX_SCHEMAS, Schemas, WriterSchema
@@ -30,7 +31,21 @@ SCHEMA_END = '},"payload":'
 _CORRUPT = "_bad"
 # Keeps Spark from pruning the type to the selected fields, which would lose the corrupt-record field
 PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
-TEXTS = "map<string,string>"
+# SQL of the first column that has a value in the message and none in the decoded row. There is one lambda for all
+# columns: Spark copies an expression to each place that uses it.
+MISMATCH_REASON = """
+    CASE WHEN {texts} IS NULL THEN
+        concat('the message is ', substring(get_json_object(body, '$.payload'), 1, {limit}), ', which is no record')
+    ELSE get(
+        transform(
+            map_entries(map_filter({texts}, (name, text) ->
+                text IS NOT NULL
+                AND try_element_at({types}, name) IS NOT NULL
+                AND try_element_at({decoded}, name) IS NULL)),
+            entry -> concat('column ', entry.key, ' is ', substring(entry.value, 1, {limit}), ', which is no ',
+                try_element_at({types}, entry.key))),
+        0)
+    END"""
 # a value, or one in a list or map, that is a text
 QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
 
@@ -89,7 +104,7 @@ class CarriedSchemas(Schemas):
     def error(self, parsed: str, id: str) -> Column:
         """Return why a message is not exactly one record; null if it is."""
         sent = self.resolved[id].sent
-        mismatch = _mismatch_reason(F.col(f"{parsed}.payload"), sent)
+        mismatch = _mismatch_reason(parsed, sent)
         is_corrupt = F.col(f"{parsed}.{_CORRUPT}").isNotNull()
         return (
             F.when(is_not_utf8(F.col("body")), NOT_UTF8)
@@ -140,51 +155,27 @@ def _is_malformed() -> Column:
     return F.get_json_object("body", "$").isNull()
 
 
-def _mismatch_reason(sent: Column, schema: T.StructType) -> Column:
-    """Return the reason of a message that does not have its schema: the first column that is wrong.
+def _mismatch_reason(parsed: str, schema: T.StructType) -> Column:
+    """Return the reason of a message that does not have its schema (see MISMATCH_REASON).
 
-    That is the first one that has a value in the message and none in the decoded row. A value within a
-    record or list of records is not found: the reason names these columns. The query has the same size
-    for any number of columns.
+    A value within a record or list of records is not found: the reason names these columns. The query has
+    the same size for any number of columns.
 
     Args:
-        sent: what is decoded of the message.
+        parsed: name of the column that has the decoded row as `payload`.
         schema: its schema.
     """
-    texts = F.from_json("body", f"payload {TEXTS}")["payload"]
-    decoded = F.from_json(F.to_json(sent), TEXTS)
-    types = F.from_json(F.lit(json.dumps(field_types(schema))), TEXTS)
-    wrong = F.map_filter(
-        texts,
-        lambda name, text: (
-            text.isNotNull()
-            & F.try_element_at(types, name).isNotNull()
-            & F.try_element_at(decoded, name).isNull()
-        ),
+    query = MISMATCH_REASON.format(
+        texts="from_json(body, 'payload map<string,string>').payload",
+        decoded=f"from_json(to_json({parsed}.payload), 'map<string,string>')",
+        types=f"from_json({literal(json.dumps(field_types(schema)))}, 'map<string,string>')",
+        limit=MAX_VALUE_CHARS,
     )
-    # one lambda for all: Spark copies an expression to each place that uses it
-    reasons = F.transform(
-        F.map_entries(wrong),
-        lambda column: F.concat(
-            F.lit("column "),
-            column["key"],
-            F.lit(" is "),
-            F.substring(column["value"], 1, MAX_VALUE_CHARS),
-            F.lit(", which is no "),
-            F.try_element_at(types, column["key"]),
-        ),
-    )
-    named = F.get(reasons, F.lit(0))
     nested = [f.name for f in schema if "struct<" in f.dataType.simpleString()]
     within = "a value does not have the type of the reader schema"
     if nested:
         within = f"a value within {' or '.join(nested)} does not have its type"
-    no_record = F.concat(
-        F.lit("the message is "),
-        F.substring(F.get_json_object("body", "$.payload"), 1, MAX_VALUE_CHARS),
-        F.lit(", which is no record"),
-    )
-    return F.coalesce(F.when(texts.isNull(), no_record), named, F.lit(within))
+    return F.coalesce(F.expr(query), F.lit(within))
 
 
 def _has_base64_decimal(schema: T.StructType) -> Column:
