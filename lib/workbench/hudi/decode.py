@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -240,12 +238,13 @@ def _require_fields(schema: T.StructType, table: Table) -> None:
 
 def _is_delete(schema: T.StructType) -> Column:
     """Return whether a row is a delete event."""
+    marks = {"__deleted": "true", "__op": "d"}
     conditions = [
-        F.col(f"row.{name}").cast("string").eqNullSafe(value)
-        for name, value in (("__deleted", "true"), ("__op", "d"))
-        if name in schema.fieldNames()
+        f"CAST(row.{name} AS string) <=> '{value}'"
+        for name, value in marks.items()
+        if name in schema.names
     ]
-    return reduce(or_, conditions, F.lit(False))
+    return F.expr(" OR ".join(conditions) or "false")
 
 
 def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, Column]:
@@ -262,12 +261,12 @@ def _combined_ordering_value(schema: T.StructType, table: Table) -> Column:
     """Return the value of the combined ordering column (see Table.ordering_value)."""
     values = []
     for name in table.ordering_fields:
-        value = F.col(f"row.{name}")
+        value = f"row.`{name}`"
         if name == OP_COLUMN:
-            value = F.when(value == SNAPSHOT_OP, "0").otherwise("1")
+            value = f"if({value} = '{SNAPSHOT_OP}', '0', '1')"
         elif schema[name].dataType != T.StringType():
-            value = F.lpad(value.cast("string"), ORDERING_DIGITS, "0")
-        values.append(value)
+            value = f"lpad(CAST({value} AS string), {ORDERING_DIGITS}, '0')"
+        values.append(F.expr(value))
     # / sorts before every digit and letter: of two texts of which one begins with the other, the
     # shorter stays the smaller
     # A change of the key's text is a delete and a create of one position, and may be of one record key

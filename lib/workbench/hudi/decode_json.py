@@ -27,7 +27,25 @@ NO_SCHEMA = (
     f"{MAX_SCHEMAS} most frequent ones of the batch"
 )
 BASE64 = "a Decimal is BASE64: set value.converter.decimal.format=NUMERIC in the connector's JSON"
-SCHEMA_END = '},"payload":'
+# SQL of whether a message is as JsonConverter writes it. Connect sends the same schema with each message. To parse it
+# takes longer than the row: it is cut off. Names in a schema are its own keys, never payload.
+CAN_CUT = """startswith(value, '{"schema":{') AND instr(value, '},"payload":') > 0"""
+# SQL of the schema of a message, "" without one
+SCHEMA_ID = (
+    "CASE WHEN "
+    + CAN_CUT
+    + """ THEN substring(value, 11, instr(value, '},"payload":') - 10)
+    ELSE coalesce(get_json_object(value, '$.schema'), '') END"""
+)
+# SQL of the envelope without the schema. A bare row is wrapped. So there is one parse for both, and text after the
+# closing brace is an error, which from_json by itself overlooks.
+BODY = (
+    "CASE WHEN "
+    + CAN_CUT
+    + r""" THEN concat('{', substring(value, instr(value, '},"payload":') + 2))
+    WHEN value RLIKE r'^\s*\{\s*"schema"\s*:\s*(\{|null)' AND value RLIKE r'"payload"\s*:' THEN value
+    ELSE concat('{"payload":', value, '}') END"""
+)
 _CORRUPT = "_bad"
 # Keeps Spark from pruning the type to the selected fields, which would lose the corrupt-record field
 PERMISSIVE = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
@@ -54,34 +72,14 @@ class CarriedSchemas(Schemas):
     """The schemas that JSON messages carry. The id of a schema is its JSON; "" if there is none."""
 
     sends_numbers = True
+    schema_id = SCHEMA_ID
 
     def split(self, messages: DataFrame) -> DataFrame:
         """Return the messages as texts with `schema`, and `body`, the envelope without the schema."""
         # the cast accepts any bytes: see is_not_utf8
         text = F.col("value").cast("string").alias("value")
-        value, texts = F.col("value"), messages.select("key", text, *ORIGIN)
-        # Connect sends the same schema with each message. To parse it takes longer than the row: it is
-        # cut off where it stands as JsonConverter writes it. Names in a schema are its own keys, never
-        # payload.
-        can_cut = value.startswith('{"schema":{') & (F.instr(value, SCHEMA_END) > 0)
-        has_envelope = value.rlike(r'^\s*\{\s*"schema"\s*:\s*(\{|null)')
-        has_envelope &= value.rlike(r'"payload"\s*:')
-        payload = F.expr(f"concat('{{', substring(value, instr(value, '{SCHEMA_END}') + 2))")
-        # A bare row is wrapped. So there is one parse for both, and text after the closing brace is an
-        # error, which from_json by itself overlooks.
-        bare = F.concat(F.lit('{"payload":'), value, F.lit("}"))
-        body = F.when(can_cut, payload).when(has_envelope, value).otherwise(bare)
-        return add_columns(texts, schema=self.schema_id(can_cut), body=body)
-
-    def schema_id(self, can_cut: Column) -> Column:
-        """Return the id of the schema of a message.
-
-        Args:
-            can_cut: whether the message is as JsonConverter writes it.
-        """
-        cut = F.expr(f"substring(value, 11, instr(value, '{SCHEMA_END}') - 10)")
-        carried = F.when(can_cut, cut).otherwise(F.get_json_object("value", "$.schema"))
-        return F.coalesce(carried, F.lit(""))
+        texts = messages.select("key", text, *ORIGIN)
+        return add_columns(texts, schema=F.expr(self.schema_id), body=F.expr(BODY))
 
     def resolve(self, counts: Counter[str]) -> list[str]:
         """Read the most frequent schemas; the newest one is the latest."""
@@ -133,6 +131,7 @@ class PublishedSchema(CarriedSchemas):
     """The reader schema is that of all JSON messages; a schema that they carry is not read."""
 
     differ = False
+    schema_id = "''"
 
     def __init__(
         self, world: World, topic: str, columns: Optional[T.StructType], schema: T.StructType
@@ -140,10 +139,6 @@ class PublishedSchema(CarriedSchemas):
         """Use a reader schema for all messages."""
         super().__init__(world, topic, columns)
         self.schema = WriterSchema(None, {"name": topic}, schema, schema)
-
-    def schema_id(self, can_cut: Column) -> Column:
-        """Return "", the id of the reader schema."""
-        return F.lit("")
 
     def resolve(self, counts: Counter[str]) -> list[str]:
         """Return the id of the reader schema."""
