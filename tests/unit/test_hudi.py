@@ -16,7 +16,7 @@ from workbench.base import files
 from workbench.base.added_columns import is_data
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, ddl, decode, evolution, ingesting, timeline
-from workbench.hudi.tables import dead_letters_path, key_options, table_lock, table_state_dir
+from workbench.hudi.tables import dead_letters_path, table_lock, table_state_dir
 from workbench.spark import settings
 from workbench.topic import dlq
 
@@ -525,12 +525,12 @@ def test_reads_and_writes_have_the_same_buffer():
     assert settings.session_conf()[name] == table().options()[name]
 
 
-def test_a_timestamp_in_the_key_needs_an_option_and_another_ordering():
-    kinds = {"id": T.IntegerType(), "at": T.TimestampType(), "__lsn": T.LongType()}
-    columns = T.StructType([T.StructField(*column) for column in kinds.items()])
-    assert key_options(table(key=("id",)), columns) == {}
-    assert len(key_options(table(key=("id", "at")), columns)) == 1
-    ingesting.check_ordering(table(key=("id", "at"), type="mor", ordering="__lsn"), columns)
-    ingesting.check_ordering(table(key=("id",), type="mor", ordering="at"), columns)
-    with pytest.raises(LakeError, match="ordering field at of .* is timestamp"):
-        ingesting.check_ordering(table(key=("id", "at"), type="mor", ordering="at"), columns)
+def test_a_timestamp_is_no_key_but_orders():
+    columns = T.StructType(
+        [T.StructField("id", T.IntegerType()), T.StructField("at", T.TimestampType())]
+    )
+    ingesting.check_ordering(table(type="mor", ordering="at"), columns)
+    by_time = {"key": ("id", "at"), "ordering": "id"}
+    with pytest.raises(LakeError, match="(?s)the key field at is a timestamp.*encodes_key=True"):
+        decode.check_columns(columns, table(**by_time))
+    decode.check_columns(columns, table(**by_time, encodes_key=True))

@@ -218,7 +218,7 @@ def lake(tmp_path, world, monkeypatch):
         ".f.log.1",
         {
             "topic-x": {"start": 5, "offsets": {"0": 9}},
-            "landed-y": {"start": 0, "offsets": {"z-0": 3}},
+            "landed-y": {"start": 0, "offsets": {"y/z-0": 3}},
         },
         baseFile=f"f_0_{T1}.parquet",
     )

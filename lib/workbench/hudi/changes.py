@@ -52,8 +52,8 @@ class SourceProgress(TypedDict, total=False):
     """The position in a source after a batch. A commit of the ingest stores it in its metadata.
 
     Attributes:
-        offsets: {partition: next offset to read}. For landed files: {`LandedFile.partition_key` or
-            `LandedFile.folder_key`: next first offset of a file}.
+        offsets: {partition: next offset to read}. For landed files: {`LandedFile.key`: next first offset of a
+            file}.
         start: the `position` at which the last batch began.
         dead_letters: name of the folder with the dead letters of the last batch.
         replay: name of the folder with those since the last replay; "" before the first one.
@@ -385,8 +385,7 @@ class _LandedReader(Reader):
     def next(self, progress: SourceProgress) -> Optional[Batch]:
         """Read the landed files from the committed offsets on; None if there are none.
 
-        Below the offsets that the landing has reached no file can appear any more, so one offset for each
-        partition says what is read. Other files are in order only in their folder.
+        Files are in order only in their folder, so there is one offset for each partition and folder.
         """
         # File names contain offsets, so the files of a recreated topic would repeat the old names.
         landed = landing_progress(self.world, self.source.folder)
@@ -397,7 +396,6 @@ class _LandedReader(Reader):
             "the landed files are of another topic than those read so far, with the same name",
             self.folder,
         )
-        reached = landed["offsets"] if landed else {}
         offsets = dict(progress.get("offsets", {}))
         sizes = self._list_files()
         unread = sorted(file for file in sizes if not file.is_read(offsets))
@@ -407,9 +405,7 @@ class _LandedReader(Reader):
         planned = self._plan_files(unread, sizes)
         if not planned:
             return None
-        for file in planned:
-            is_complete = file.offset < reached.get(str(file.partition), 0)
-            offsets[file.partition_key if is_complete else file.folder_key] = file.offset + 1
+        offsets.update({file.key: file.offset + 1 for file in planned})
         _check_format(self.source, planned)
         uris = [join_uri(self.world.lake.landing, file.path) for file in planned]
         read: SourceProgress = {
@@ -503,20 +499,13 @@ class LandedFile(NamedTuple):
     path: str
 
     @property
-    def partition_key(self) -> str:
-        """The topic partition as a key of offsets."""
-        return f"{self.topic}-{self.partition}"
-
-    @property
-    def folder_key(self) -> str:
+    def key(self) -> str:
         """The topic partition in the file's folder as a key of offsets."""
-        return f"{self.path.rpartition('/')[0]}/{self.partition_key}"
+        return f"{self.path.rpartition('/')[0]}/{self.topic}-{self.partition}"
 
     def is_read(self, offsets: Mapping[str, int]) -> bool:
         """Return whether the offsets of a progress are beyond the first one of this file."""
-        return any(
-            self.offset < offsets.get(key, 0) for key in (self.partition_key, self.folder_key)
-        )
+        return self.offset < offsets.get(self.key, 0)
 
 
 def parse_landed_file(path: str) -> LandedFile:

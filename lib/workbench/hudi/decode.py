@@ -192,9 +192,9 @@ def classify(decoded: DataFrame, schema: T.StructType, table: Table) -> DataFram
         table: the table that the rows are for.
 
     Raises:
-        LakeError: the schema lacks a key, ordering or partition field.
+        LakeError: the schema lacks a key, ordering or partition field, or a key field is a timestamp.
     """
-    _require_fields(schema, table)
+    check_columns(schema, table)
     is_delete = _is_delete(schema)
     is_tombstone = F.col("row").isNull() & F.col("error").isNull()
     unusable = _unusable_partitions(schema, table)
@@ -229,11 +229,20 @@ def classify(decoded: DataFrame, schema: T.StructType, table: Table) -> DataFram
     return classified.select(row.alias("row"), *OUTPUT_COLUMNS[1:])
 
 
-def _require_fields(schema: T.StructType, table: Table) -> None:
-    names = schema.fieldNames()
+def check_columns(schema: T.StructType, table: Table) -> None:
+    """Raise LakeError if rows of a schema lack a field of a table, or have one that cannot be a key."""
     for name in (*table.key, *table.ordering_fields, *table.partition):
-        if name not in names:
-            raise LakeError(f"the reader schema has no field {name!r}", expected=", ".join(names))
+        if name not in schema.names:
+            raise LakeError(
+                f"the reader schema has no field {name!r}", expected=", ".join(schema.names)
+            )
+    for name in () if table.encodes_key else table.key:
+        if isinstance(schema[name].dataType, T.TimestampType):
+            raise LakeError(
+                f"the key field {name} is a timestamp: Hudi writes it as text in a first load, and as a number later",
+                location=table.base,
+                expected="a table with encodes_key=True",
+            )
 
 
 def _is_delete(schema: T.StructType) -> Column:

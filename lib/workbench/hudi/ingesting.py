@@ -37,7 +37,6 @@ from .tables import (
     Table,
     commit_lock,
     dead_letters_path,
-    key_options,
     spark_reader,
     table_lock,
 )
@@ -414,15 +413,11 @@ def check_buckets(table: Table, commit: CommitMetadata, location: str) -> None:
 def check_ordering(table: Table, columns: T.StructType) -> None:
     """Raise LakeError if a Merge-on-Read table with deletes has an ordering field that Hudi cannot use.
 
-    Hudi 1.0.2 can neither write a date into a log's delete nor compare the decimal of one; nor a
-    timestamp, with the option that a timestamp in the key needs.
+    Hudi 1.0.2 can neither write a date into a log's delete nor compare the decimal of one.
     """
     kind = next((f.dataType for f in columns if f.name == table.ordering_column), None)
     deletes = table.deletes == "hard" or table.index.startswith("GLOBAL_")  # a move deletes, too
-    unusable: list[type[T.DataType]] = [T.DecimalType, T.DateType]
-    if key_options(table, columns):
-        unusable.append(T.TimestampType)
-    if kind is not None and table.type == "mor" and deletes and isinstance(kind, tuple(unusable)):
+    if table.type == "mor" and deletes and isinstance(kind, (T.DecimalType, T.DateType)):
         raise LakeError(
             f"the ordering field {table.ordering} of {table.name} is {kind.simpleString()}: "
             "a Merge-on-Read table could not be read after its first delete",

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from ..base import LakeError
 from ..spark.local_rows import run_once
 from . import ddl, decode
-from .tables import OPTION_GROUPS, Table, commit_lock, key_options, needs_record_writer
+from .tables import OPTION_GROUPS, Table, commit_lock, needs_record_writer
 from .timeline import check_clock, check_version, pending_compactions
 
 OUTCOMES = {
@@ -78,7 +78,7 @@ def write_batch(
             dead.coalesce(1).write.json(dead_letters)
         is_change = F.col("outcome").isin(decode.UPSERT, decode.DELETE)
         changes = to_changes(rows.where(is_change), table, columns)
-        hudi_options = {**table.options(), **key_options(table, columns)}
+        hudi_options = table.options()
         if is_first_commit:
             if not has_unique_keys or counts.get("deletes"):
                 changes = deduplicate(changes, table)
@@ -199,7 +199,7 @@ def rewrite(
     if pending_compactions(table):  # the commit replaces the files of the plan
         ddl.compact(spark, table, "run")
     check_clock(table)
-    hudi_options = {**table.options(), **key_options(table, columns), **OPTION_GROUPS["rewrite"]}
+    hudi_options = {**table.options(), **OPTION_GROUPS["rewrite"]}
     hudi_options.update({**table.extra, **options})
     with commit_lock(table):
         if pending_compactions(table):

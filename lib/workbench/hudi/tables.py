@@ -204,13 +204,6 @@ def needs_record_writer(schema: T.StructType) -> bool:
     return has_small_decimal and ("array<" in text or "map<" in text)
 
 
-def key_options(table: Table, columns: T.StructType) -> dict[str, str]:
-    """Return the options for a record key that has a timestamp; none for another one."""
-    kinds = [column.dataType for column in columns if column.name in table.record_key]
-    has_timestamp = any(isinstance(kind, T.TimestampType) for kind in kinds)
-    return OPTION_GROUPS["timestamp keys"] if has_timestamp else {}
-
-
 def table(world: World, name: str, **fields: Any) -> Table:
     """Make a Table in the world's lake and catalog database.
 
