@@ -194,9 +194,12 @@ def rewrite(
         options: Hudi options, which take precedence over the table's own.
 
     Raises:
-        LakeError: another process planned a compaction meanwhile.
+        LakeError: a compaction is planned, and the table's commits do not compact; or it was planned meanwhile.
     """
-    if pending_compactions(table):  # the commit replaces the files of the plan
+    may_run = (
+        table.extra.get(ddl.INLINE_COMPACTION) != "false"
+    )  # else another process may be running it
+    if may_run and pending_compactions(table):
         ddl.compact(spark, table, "run")
     check_clock(table)
     hudi_options = {**table.options(), **OPTION_GROUPS["rewrite"]}
@@ -204,9 +207,9 @@ def rewrite(
     with commit_lock(table):
         if pending_compactions(table):
             raise LakeError(
-                f"a compaction of {table.name} was planned while its rows were to be written anew",
+                f"a compaction of {table.name} is planned: its files would be replaced by those of all rows anew",
                 location=table.base,
-                hint="run the ingest again, which runs the compaction first",
+                hint="hudi.compact(spark, table, 'run'), then run the ingest again",
             )
         changes = rows.to(columns).write.format("hudi").options(**hudi_options)
         changes.mode("append").save(table.base)
