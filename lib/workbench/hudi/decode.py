@@ -195,34 +195,24 @@ def classify(decoded: DataFrame, schema: T.StructType, table: Table) -> DataFram
         LakeError: the schema lacks a key, ordering or partition field, or a key field is a timestamp.
     """
     check_columns(schema, table)
-    is_delete = _is_delete(schema)
-    is_tombstone = F.col("row").isNull() & F.col("error").isNull()
+    is_delete, is_tombstone = _is_delete(schema), "row IS NULL AND error IS NULL"
     unusable = _unusable_partitions(schema, table)
     required = [("record key", name) for name in table.key]
     required += [("ordering field", name) for name in table.ordering_fields]
-    nulls = [
-        F.when(F.col(f"row.{name}").isNull(), F.lit(f"{role} {name} is null"))
-        for role, name in required
-    ]
+    nulls = [f"if(row.`{name}` IS NULL, '{role} {name} is null', NULL)" for role, name in required]
     # a delete needs its key only
-    lost, *partitions = [
-        F.when(~is_delete, reason) for reason in (F.col("lost"), *unusable.values())
-    ]
-    missing_key_reason = F.when(F.col("key").isNull(), "no value and no key")
-    error_reason = F.coalesce("error", lost, *nulls, *partitions)
+    lost, *partitions = [f"if({is_delete}, NULL, {sql})" for sql in ("lost", *unusable.values())]
+    error = f"coalesce({', '.join(['error', lost, *nulls, *partitions])})"
+    reason = f"if({is_tombstone}, if(key IS NULL, 'no value and no key', NULL), {error})"
     outcome = (
-        F.when(F.col("reason").isNotNull(), F.lit(DEAD))
-        .when(is_tombstone, F.lit(TOMBSTONE))
-        .when(is_delete, F.lit(DELETE))
-        .otherwise(F.lit(UPSERT))
+        f"CASE WHEN reason IS NOT NULL THEN '{DEAD}' WHEN {is_tombstone} THEN '{TOMBSTONE}' "
+        f"WHEN {is_delete} THEN '{DELETE}' ELSE '{UPSERT}' END"
     )
-    classified = add_columns(
-        decoded, reason=F.when(is_tombstone, missing_key_reason).otherwise(error_reason)
-    )
-    classified = add_columns(classified, outcome=outcome)
+    classified = add_columns(decoded, reason=F.expr(reason))
+    classified = add_columns(classified, outcome=F.expr(outcome))
     values = _derived_values(schema, table)
     for name, problem in unusable.items():  # of a delete: no row has such a value
-        values[name] = F.when(problem.isNull(), F.col(f"row.{name}"))
+        values[name] = F.expr(f"if(({problem}) IS NULL, row.`{name}`, NULL)")
     row = F.col("row")
     for name, value in values.items():
         row = row.withField(name, value)
@@ -245,24 +235,24 @@ def check_columns(schema: T.StructType, table: Table) -> None:
             )
 
 
-def _is_delete(schema: T.StructType) -> Column:
-    """Return whether a row is a delete event."""
+def _is_delete(schema: T.StructType) -> str:
+    """Return SQL of whether a row is a delete event."""
     marks = {"__deleted": "true", "__op": "d"}
     conditions = [
         f"CAST(row.{name} AS string) <=> '{value}'"
         for name, value in marks.items()
         if name in schema.names
     ]
-    return F.expr(" OR ".join(conditions) or "false")
+    return f"({' OR '.join(conditions) or 'false'})"
 
 
-def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, Column]:
-    """Return {partition field: why the name of a partition cannot have its text; null if it can}."""
+def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, str]:
+    """Return {partition field: SQL of why the name of a partition cannot have its text; null if it can}."""
     reasons = {}
     for name in table.partition if table.checks_partition else ():
         if isinstance(schema[name].dataType, T.StringType):
             limit = MAX_FOLDER_BYTES - len(f"{name}=".encode())
-            reasons[name] = F.expr(UNUSABLE_PARTITION.format(name=name, limit=limit))
+            reasons[name] = UNUSABLE_PARTITION.format(name=name, limit=limit)
     return reasons
 
 
@@ -275,13 +265,13 @@ def _combined_ordering_value(schema: T.StructType, table: Table) -> Column:
             value = f"if({value} = '{SNAPSHOT_OP}', '0', '1')"
         elif schema[name].dataType != T.StringType():
             value = f"lpad(CAST({value} AS string), {ORDERING_DIGITS}, '0')"
-        values.append(F.expr(value))
+        values.append(value)
     # / sorts before every digit and letter: of two texts of which one begins with the other, the
     # shorter stays the smaller
     # A change of the key's text is a delete and a create of one position, and may be of one record key
     # (1.0 to 1.00): the create is the newer one.
-    values.append(F.when(~_is_delete(schema), "1"))
-    return F.concat_ws("/", *values)
+    values.append(f"if({_is_delete(schema)}, NULL, '1')")
+    return F.expr(f"concat_ws('/', {', '.join(values)})")
 
 
 def _derived_columns(table: Table) -> list[str]:
