@@ -60,37 +60,17 @@ def hold(uri: str, on_locked: OnLocked = None) -> Iterator[None]:
             interval=0.2,
             is_transient=lambda e: False,
         )
-        stop_event = threading.Event()
-        thread = threading.Thread(target=lock.heartbeat, args=[stop_event], daemon=True)
-        thread.start()
-        try:
+        with wait.background(lock.keep):
             yield
-        finally:
-            stop_event.set()
-            thread.join()
-            # If this fails, processes on other machines wait until the lease has expired.
-            with contextlib.suppress(StackError):
-                lock.write(released=True)
-    if not lock.etag:
-        raise LakeError(
-            "a lock was lost while it was held",
-            location=uri,
-            expected=f"a process that is never suspended for {LEASE_SECONDS:g} s",
-            hint="another process may have written at the same time: repeat the job",
-        )
 
 
 class _LockObject:
-    """A lock object in S3.
-
-    Attributes:
-        etag: ETag of the object while the lock is held; empty before that, and after a loss.
-    """
+    """A lock object in S3."""
 
     def __init__(self, uri: str, owner_id: str):
+        self.uri = uri
         self.bucket, self.key = paths.parse_s3_uri(uri)
-        self.owner = {"by": owner_id, "host": socket.gethostname(), "pid": os.getpid(), "beat": 0}
-        self.etag = ""
+        self.owner = {"by": owner_id, "host": socket.gethostname(), "pid": os.getpid()}
 
     def acquire(self, on_locked: OnLocked) -> bool:
         """Acquire the lock if it is free, expired, or was left by a process of this machine.
@@ -100,47 +80,51 @@ class _LockObject:
         """
         owner, etag, is_free = self._read()
         if is_free or owner["by"] == self.owner["by"]:
-            self.etag = self._put(self.owner, etag)
-        elif on_locked:
+            return self._put(etag, beat=0)
+        if on_locked:
             raise on_locked(f"{owner['pid']} on {owner['host']}")
-        return bool(self.etag)
+        return False
 
-    def heartbeat(self, stop_event: threading.Event) -> None:
-        """Renew the lease until the event is set."""
-        for number in itertools.count(1):
-            if stop_event.wait(HEARTBEAT_SECONDS):
-                return
-            # The number changes the content, and so the ETag. After an error the next heartbeat
-            # renews the lease.
-            with contextlib.suppress(StackError):
-                self.write(beat=number)
+    def keep(self, stop: threading.Event) -> None:
+        """Renew the lease until the event is set, then release it.
 
-    def write(self, **changes: Any) -> None:
-        """Overwrite the object while the lock is held.
-
-        A write whose response was lost may have succeeded, so the object is read before the lock
-        counts as lost.
+        Raises:
+            LakeError: another process has taken the lock over.
         """
-        if not self.etag:
-            return
-        body = {**self.owner, **changes}
-        etag = self._put(body, self.etag)
-        if not etag:
-            owner, current, _ = self._read()
-            etag = self._put(body, current) if owner.get("by") == self.owner["by"] else ""
-        self.etag = etag
+        for beat in itertools.count(1):
+            is_over = stop.wait(HEARTBEAT_SECONDS)
+            # After an error the next heartbeat renews the lease. If the release fails, processes on
+            # other machines wait until the lease has expired.
+            with contextlib.suppress(StackError):
+                self._renew({"beat": beat, **({"released": True} if is_over else {})})
+            if is_over:
+                return
 
-    def _put(self, body: dict[str, Any], etag: str) -> str:
+    def _renew(self, changes: dict[str, Any]) -> None:
+        # A write whose response was lost may have succeeded: boto3's next attempt was then rejected.
+        for _ in range(2):
+            owner, etag, _ = self._read()
+            if owner.get("by") == self.owner["by"] and self._put(etag, **changes):
+                return
+        raise LakeError(
+            "a lock was lost while it was held",
+            location=self.uri,
+            expected=f"a process that is never suspended for {LEASE_SECONDS:g} s",
+            hint="another process may have written at the same time: repeat the job",
+        )
+
+    def _put(self, etag: str, **changes: Any) -> bool:
         """Write the object if it still has this ETag. An empty ETag: if the object does not exist.
 
         Returns:
-            The new ETag, empty if the condition was not met.
+            Whether the condition was met.
         """
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
+        body = json.dumps({**self.owner, **changes}).encode("utf-8")
         with aws.ignore_error_codes(LOST_ERROR_CODES):
-            response = self._call("put_object", Body=json.dumps(body).encode("utf-8"), **condition)
-            return str(response["ETag"])
-        return ""
+            self._call("put_object", Body=body, **condition)
+            return True
+        return False
 
     def _read(self) -> tuple[dict[str, Any], str, bool]:
         """Return the last owner, the ETag, and whether the lock is free or expired."""
