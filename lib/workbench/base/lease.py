@@ -60,15 +60,21 @@ def hold(uri: str, on_locked: OnLocked = None) -> Iterator[None]:
             interval=0.2,
             is_transient=lambda e: False,
         )
-        with wait.background(lock.keep):
+        with wait.background(lock.keep) as kept:
             yield
+    if not kept.result():
+        raise LakeError(
+            "a lock was lost while it was held",
+            location=uri,
+            expected=f"a process that is never suspended for {LEASE_SECONDS:g} s",
+            hint="another process may have written at the same time: repeat the job",
+        )
 
 
 class _LockObject:
     """A lock object in S3."""
 
     def __init__(self, uri: str, owner_id: str):
-        self.uri = uri
         self.bucket, self.key = paths.parse_s3_uri(uri)
         self.owner = {"by": owner_id, "host": socket.gethostname(), "pid": os.getpid()}
 
@@ -85,33 +91,28 @@ class _LockObject:
             raise on_locked(f"{owner['pid']} on {owner['host']}")
         return False
 
-    def keep(self, stop: threading.Event) -> None:
+    def keep(self, stop: threading.Event) -> bool:
         """Renew the lease until the event is set, then release it.
 
-        Raises:
-            LakeError: another process has taken the lock over.
+        Returns:
+            False if another process has taken the lock over.
         """
         for beat in itertools.count(1):
-            is_over = stop.wait(HEARTBEAT_SECONDS)
+            changes = {"released": True} if stop.wait(HEARTBEAT_SECONDS) else {"beat": beat}
             # After an error the next heartbeat renews the lease. If the release fails, processes on
             # other machines wait until the lease has expired.
             with contextlib.suppress(StackError):
-                self._renew({"beat": beat, **({"released": True} if is_over else {})})
-            if is_over:
-                return
+                # A write whose response was lost may have succeeded: then the next attempt of boto3,
+                # with the old ETag, has failed.
+                if not any(self._renew(changes) for _ in range(2)):
+                    return False
+            if "released" in changes:
+                break
+        return True
 
-    def _renew(self, changes: dict[str, Any]) -> None:
-        # A write whose response was lost may have succeeded: boto3's next attempt was then rejected.
-        for _ in range(2):
-            owner, etag, _ = self._read()
-            if owner.get("by") == self.owner["by"] and self._put(etag, **changes):
-                return
-        raise LakeError(
-            "a lock was lost while it was held",
-            location=self.uri,
-            expected=f"a process that is never suspended for {LEASE_SECONDS:g} s",
-            hint="another process may have written at the same time: repeat the job",
-        )
+    def _renew(self, changes: dict[str, Any]) -> bool:
+        owner, etag, _ = self._read()
+        return owner.get("by") == self.owner["by"] and self._put(etag, **changes)
 
     def _put(self, etag: str, **changes: Any) -> bool:
         """Write the object if it still has this ETag. An empty ETag: if the object does not exist.
