@@ -26,8 +26,6 @@ ROLE = on_aws.PARAMETERS["spark/role"]
 def quiet(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    yield
-    emr._started_sessions(WORLD).clear()
 
 
 @pytest.fixture
@@ -125,7 +123,8 @@ def test_a_double_that_answers_wrongly_is_no_session_that_is_gone(monkeypatch):
         with pytest.raises(
             StackError, match="the double's answer to emr-serverless.TerminateSession is not AWS's"
         ):
-            emr.terminate_session(WORLD, "s1")
+            with aws.ignore_error_codes("ResourceNotFound|^ValidationException$"):
+                emr._call(WORLD, "terminate_session", sessionId="s1")
     finally:
         double.close()
     for path in (paths.ROOT / "lib/workbench").rglob("*.py"):
@@ -144,7 +143,6 @@ def test_a_session_is_started_and_waited_for(stub):
     assert channel.endpoint == "s1.example.aws:443" and channel.secure and len(said) == 1
     assert (emr.AUTH_HEADER, "t-1") in channel.metadata()
     assert "t-1" not in f"{channel!r} {channel.url} {channel.params}"
-    assert [*emr._started_sessions(WORLD)] == ["s1"]
 
 
 def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
@@ -156,9 +154,7 @@ def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
     )
     expect_get_session(stub, "IDLE", "s8")
     expect_session_endpoint(stub, "t-1", number="s8")
-    assert emr.open_channel(WORLD, []).session == "s8" and not emr._started_sessions(WORLD), (
-        "who did not start it does not end it"
-    )
+    assert emr.open_channel(WORLD, []).session == "s8"
 
 
 def test_a_token_is_renewed_before_its_hour_ends(stub):
@@ -176,14 +172,12 @@ def test_a_token_is_renewed_before_its_hour_ends(stub):
     assert dict(channel.metadata())[emr.AUTH_HEADER] == "t-2"
 
 
-def test_one_that_fails_is_told_with_its_reason_and_ended(stub):
+def test_one_that_fails_is_told_with_its_reason(stub):
     expect_list_sessions(stub)
     expect_start_session(stub)
     expect_get_session(stub, "FAILED", details="no capacity in subnet-1")
-    stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
     with pytest.raises(StackError, match="state FAILED: no capacity in subnet-1"):
         emr.open_channel(WORLD, [], lambda text: None)
-    assert not emr._started_sessions(WORLD)
 
 
 def test_stop_ends_all_of_ours_also_where_one_is_gone_meanwhile(stub):

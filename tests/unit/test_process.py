@@ -898,14 +898,6 @@ def test_an_outdated_service_whose_new_port_a_stranger_holds_is_not_stopped(make
     assert process.running_process("web").pid == first
 
 
-def test_an_instance_of_an_earlier_version_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
-    (tmp_path / paths.instance_name() / "secrets").mkdir(parents=True)
-    for command in (stack.down, lambda: stack.up(params.load("local"), ["kafka"])):
-        with pytest.raises(StackError, match="made by an earlier version"):
-            command()
-
-
 def test_a_damaged_port_base_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     paths.store_port_base(22400)

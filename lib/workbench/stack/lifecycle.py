@@ -24,20 +24,7 @@ T = TypeVar("T")
 
 
 def _stack_lock() -> ContextManager[str]:
-    """Hold the lock of this instance's stack while services are started or stopped.
-
-    Raises:
-        StackError: an earlier version has made this instance: its state is in var/<name>.
-    """
-    old = paths.VAR_DIR / paths.instance_name()
-    if (old / "secrets").is_dir():
-        raise StackError(
-            "this instance was made by an earlier version of the workbench",
-            location=paths.display_path(old),
-            expected=f"no state there: it is in {paths.display_path(paths.state_dir())} now",
-            hint="stop its services with `make down` of that version (or kill the processes whose pids "
-            f"`ls {paths.display_path(old)}/run` names), then remove the folder with its data",
-        )
+    """Hold the lock of this instance's stack while services are started or stopped."""
     paths.link_safe_root()
     return file_lock(paths.state_dir() / "up.lock")
 
