@@ -49,7 +49,6 @@ def test_a_healthy_machine_has_no_problem(world):
     found = doctor.examine(world)
     assert problems(found) == [], found
     assert {f.subject for f in found} == {
-        "Python",
         "pyspark",
         "memory",
         "disk",
@@ -70,7 +69,6 @@ def pyspark(folder, version):
 
 
 def test_every_problem_at_once_each_with_its_fix(world, monkeypatch, tmp_path):
-    monkeypatch.setattr(sys, "version_info", (3, 9, 1))
     monkeypatch.setattr(artifacts, "package_dir", lambda name: pyspark(tmp_path / name, "0.0.1"))
     monkeypatch.setattr(psutil, "virtual_memory", lambda: Memory(2**30))
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda p: Usage(0, 0, 2**30))
@@ -83,7 +81,6 @@ def test_every_problem_at_once_each_with_its_fix(world, monkeypatch, tmp_path):
     )
     bad = {f.subject: f for f in problems(doctor.examine(world))}
     assert set(bad) == {
-        "Python",
         "pyspark",
         "memory",
         "disk",
@@ -92,21 +89,12 @@ def test_every_problem_at_once_each_with_its_fix(world, monkeypatch, tmp_path):
         "port 19701 (kafka)",
     }
     assert all(f.remedy for f in bad.values())
-    assert bad["Python"].detail == "3.9.1" and "not 3.5.7: " in bad["pyspark"].detail
+    assert "not 3.5.7: " in bad["pyspark"].detail
     assert bad["memory"].detail.startswith("1.0 GiB") and bad["disk"].detail.startswith("1.0 GiB")
     assert (
         bad["jars"].detail == f"1 damaged: {tmp_path / 'a.jar'}"
         and bad["port 19701 (kafka)"].detail == "held by pid 7: nc -l"
     )
-
-
-@pytest.mark.parametrize(
-    ("version", "level"),
-    [((3, 9, 18), "problem"), ((3, 10, 0), "ok"), ((3, 13, 0), "ok"), ((3, 14, 0), "problem")],
-)
-def test_python_versions(world, monkeypatch, version, level):
-    monkeypatch.setattr(sys, "version_info", version)
-    assert doctor._check_python().level == level
 
 
 def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):

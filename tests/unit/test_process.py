@@ -130,8 +130,13 @@ def test_the_archive_of_a_service_that_was_ready_is_kept(make, monkeypatch, tmp_
     monkeypatch.setattr(cds, "FOLDER", tmp_path / "cds")
     cds.FOLDER.mkdir()
     web = make(how, timeout=2.0)
-    option = f"{cds.ARCHIVE_OPTION}{process.temp_dir('web') / 'web-1'}.jsa"
-    web = replace(web, command=lambda w: [*server(port_of(web), how), option])
+    archive = process.temp_dir("web") / "web-1.jsa"
+
+    def command(world):
+        archive.touch()
+        return [*server(port_of(web), how), f"-XX:ArchiveClassesAtExit={archive}"]
+
+    web = replace(web, command=command)
     if kept:
         process.start(web, WORLD)
     else:

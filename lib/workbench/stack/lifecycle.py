@@ -123,7 +123,6 @@ def ensure_running(world: World, *names: str) -> None:
     and activates the world (see `params.activate`) until another one is.
 
     Raises:
-        ParamsError: the environment sets a password that is not the instance's.
         StackError: a service cannot be started or reached, or the world refers to a resource that
             does not exist yet.
     """
@@ -133,7 +132,6 @@ def ensure_running(world: World, *names: str) -> None:
     if not world.stack.embedded:
         return
     _require_port_base(world)
-    secrets.validate_environment(services.SECRETS)
     selected = with_dependencies(world, names)
     world = world.base
     outdated = _outdated(world, selected)

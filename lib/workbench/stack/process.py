@@ -350,12 +350,12 @@ def require_free_ports(service: Service, world: World, ignored: Collection[int] 
 def _spawn(service: Service, world: World) -> None:
     """Start the process of a service and write its pid file."""
     name = service.name
-    service.initialize(world)
-    command = service.command(world)
     pid_file, scratch = pidfiles.pid_file(name), temp_dir(name)
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in (log_file(name).parent, pid_file.parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
+    service.initialize(world)
+    command = service.command(world)
     for file in (log_file(name), stdout_file(name)):
         if file.exists():  # a restart must not hide why the previous process died
             file.replace(file.with_suffix(f"{file.suffix}.1"))
@@ -395,9 +395,8 @@ def _spawn(service: Service, world: World) -> None:
 
 def writes_archive(name: str) -> bool:
     """Return whether a running service writes an archive of classes when it stops."""
-    process = running_process(name)
     # A service that is still starting has not loaded all classes of a start.
-    return process is not None and cds.writes_archive(process) and not down_reason(name)
+    return cds.writes_archive(temp_dir(name)) and not down_reason(name)
 
 
 def stop(name: str) -> bool:
