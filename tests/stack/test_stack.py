@@ -9,7 +9,6 @@ from stack_help import ANSWERS, marked, scratch
 from workbench import stack
 from workbench.base import http, paths
 from workbench.base.errors import StackError
-from workbench.source import postgres
 from workbench.stack import artifacts, process, services
 
 GIB = 2**30
@@ -60,17 +59,6 @@ def test_temporary_files_lie_in_the_folder_of_their_service(world):
     ]
     assert elsewhere == [], "of the system's folder"
     assert {"blockmgr", "spark"} <= {p.name.partition("-")[0] for p in scratch("spark")}
-
-
-def test_what_was_committed_survives_a_kill(world):
-    with postgres.connect(world, database="postgres") as c:
-        c.execute("CREATE TABLE IF NOT EXISTS kept (n int)")
-        c.execute("INSERT INTO kept VALUES (1)")
-    process.running_process("postgres").kill()
-    stack.ensure_running(world, "postgres")
-    with postgres.connect(world, database="postgres") as c:
-        assert c.execute("SELECT count(*) FROM kept").fetchone()[0] == 1
-        c.execute("DROP TABLE kept")
 
 
 def test_apicurio_starts_when_asked(world):

@@ -299,15 +299,6 @@ def test_two_up_at_once_start_each_service_once(beside):
     assert leaders() == [process.running_process("postgres").pid]
 
 
-def test_a_killed_owner_takes_its_instance_along(beside):
-    code = WATCHED + UP + "; os.kill(os.getpid(), 9)"
-    owner = subprocess.run([sys.executable, "-c", code, "postgres"], timeout=120)
-    assert owner.returncode == -signal.SIGKILL
-    wait_until(
-        lambda: not marked() and not paths.state_dir().exists(), "the instance to go", timeout=60
-    )
-
-
 def test_a_port_held_by_a_stranger_stops_that_service_only(beside):
     import socket
 
