@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import environment, local_path, split_host_port, state_dir
-from ..base.params import Spark
+from ..base.models import Spark
 from ..base.paths import service_path
 from ..stack import artifacts, cds, services
 from ..stack.process import data_dir, temp_dir
