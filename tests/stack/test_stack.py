@@ -7,7 +7,7 @@ import time
 import pytest
 from stack_help import ANSWERS, marked, scratch
 from workbench import stack
-from workbench.base import http, paths
+from workbench.base import paths
 from workbench.base.errors import StackError
 from workbench.stack import artifacts, process, services
 
@@ -59,23 +59,6 @@ def test_temporary_files_lie_in_the_folder_of_their_service(world):
     ]
     assert elsewhere == [], "of the system's folder"
     assert {"blockmgr", "spark"} <= {p.name.partition("-")[0] for p in scratch("spark")}
-
-
-def test_apicurio_starts_when_asked(world):
-    try:
-        stack.ensure_running(world, "apicurio")
-        info = http.call(
-            "the registry", "GET", world.registry.url + "/apis/registry/v2/system/info"
-        ).json()
-        assert info["version"].startswith("2.6")
-        started = "Installed features"  # Quarkus' line
-        assert started in process.log_file("apicurio").read_text()
-        assert started not in process.stdout_file("apicurio").read_text(), (
-            "a log that nothing rolls"
-        )
-        assert {s.name: s.state for s in stack.status(world)}["apicurio"] == "up"
-    finally:
-        stack.stop("apicurio")
 
 
 def test_a_name_that_is_no_service(world):

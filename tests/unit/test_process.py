@@ -20,7 +20,7 @@ import pytest
 from storefront import client
 from workbench import stack
 from workbench.base import params, paths, pidfiles, secrets, tls
-from workbench.base.errors import ParamsError, StackError
+from workbench.base.errors import StackError
 from workbench.base.wait import wait_until
 from workbench.stack import (
     artifacts,
@@ -303,18 +303,6 @@ def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
     assert process.stop("web") and process.port_owner(port_of(web)) is None
 
 
-def test_one_that_is_ending_and_has_lost_its_mark_is_waited_for(make, monkeypatch):
-    """An exiting process drops its environment before it closes its ports."""
-    process.start(make(), WORLD)
-    seen = process.running_process("web")
-    pidfiles.pid_file("web").unlink()
-    found = iter([[seen]])
-    monkeypatch.setattr(process, "_find_orphans", lambda name: next(found, []))
-    slowly = threading.Timer(0.5, os.kill, (seen.pid, signal.SIGKILL))
-    monkeypatch.setattr(psutil.Process, "kill", lambda p: slowly.is_alive() or slowly.start())
-    assert process.kill_orphans("web") and gone(seen.pid)
-
-
 def test_instances_with_a_living_service_are_told(make):
     assert pidfiles.running_instances() == set()
     process.start(make(), WORLD)
@@ -383,23 +371,14 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     assert lines[0].startswith("web") and " restarted " in lines[0]
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [
-        lambda w: stack.ensure_running(w, "web"),
-        lambda w: stack.up(w, ["web"]),
-        lambda w: stack.restart(w, "web"),
-    ],
-    ids=["need", "up", "restart"],
-)
-def test_jars_are_fetched_before_anything_starts(make, monkeypatch, verb):
+def test_jars_are_fetched_before_anything_starts(make, monkeypatch):
     """In a fresh clone `make run`, `up` and `lab` come before `make install`."""
     web, fetched = make(), []
     monkeypatch.setattr(
         services, "SERVICES", {"web": replace(web, initialize=lambda w: fetched.append("started"))}
     )
     monkeypatch.setattr(artifacts, "ensure", lambda *more: fetched.append("jars"))
-    verb(params.load("local"))
+    stack.ensure_running(params.load("local"), "web")
     assert fetched == ["jars", "started"]
 
 
@@ -580,16 +559,6 @@ def test_the_fingerprint_differs_when_what_it_is_started_with_differs(written, n
     assert changed
 
 
-def test_only_spark_restarts_between_local_and_cluster_and_nothing_is_written(written, tmp_path):
-    local, cluster = params.load("local"), params.load("cluster")
-    same = {
-        n
-        for n in services.default_services(local)
-        if services.SERVICES[n].fingerprint(local) == services.SERVICES[n].fingerprint(cluster)
-    }
-    assert same == {"postgres", "kafka", "connect"} and not paths.state_dir().exists()
-
-
 # ---- PostgreSQL of root, below a folder that only root may enter
 
 
@@ -626,18 +595,15 @@ def test_postgres_of_root_runs_below_a_closed_folder_and_writes_in_its_own_only(
     assert inside.read_text() == "its own\n"
 
 
-@pytest.mark.parametrize("noise", ["creating subdirectories ... ok\n" * 40, ""])
-def test_a_failed_initialization_reports_only_stderr(tmp_path, monkeypatch, noise):
+def test_a_failed_initialization_reports_only_stderr(tmp_path, monkeypatch):
     """The progress on stdout is longer than the end of the output that an error has."""
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     monkeypatch.setattr(databases, "as_nobody", lambda command: command)
+    noise = "creating subdirectories ... ok\n" * 40
     script = f"echo 'the cause' >&2; echo '{noise}'; exit 1"
     with pytest.raises(StackError, match="sh failed") as error:
         databases._init_data_dir("db", "MARK", lambda folder: ["sh", "-c", script], "")
     assert error.value.location == "the cause"
-    with pytest.raises(StackError, match="it failed") as error:
-        process.run_command(["sh", "-c", script], "it failed")
-    assert error.value.location.endswith("the cause"), "stderr comes last"
 
 
 def test_root_without_setpriv_is_told_so(tmp_path, monkeypatch):
@@ -760,32 +726,6 @@ def test_connect_comes_with_the_services_on_demand_of_its_connectors(make, monke
     answer.ok, answer.status_code = False, 401
     with pytest.raises(StackError, match="responds with status 401"):
         lifecycle._start(world, ["connect"])
-
-
-def test_an_outdated_service_whose_new_port_a_stranger_holds_is_not_stopped(make, monkeypatch):
-    web, world = make(), params.load("local")
-    process.start(web, world)
-    first = process.running_process("web").pid
-    monkeypatch.setattr(process, "FREE_SECONDS", 0.2)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        monkeypatch.setattr(type(web), "address", lambda self, world: f"127.0.0.1:{port}")
-        monkeypatch.setitem(services.SERVICES, "web", web)
-        with pytest.raises(StackError, match=f"web cannot start: port {port} is taken"):
-            lifecycle._start(world, ["web"])
-    assert process.running_process("web").pid == first
-
-
-def test_a_damaged_port_base_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
-    paths.store_port_base(22400)
-    paths.store_port_base(23400)
-    assert paths.stored_port_base() == 22400, "the first one stays"
-    paths.port_base_file().write_text("")
-    with pytest.raises(ParamsError, match="port base of this instance is ''"):
-        paths.stored_port_base()
 
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):

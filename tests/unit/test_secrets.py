@@ -8,7 +8,6 @@ from workbench.base import paths, secrets
 from workbench.base.errors import ParamsError
 from workbench.base.secrets import Secret
 from workbench.run import run_record
-from workbench.stack import services
 
 
 @pytest.fixture(autouse=True)
@@ -30,11 +29,6 @@ def test_made_once_and_readable_by_us_only():
     secrets.ensure(["a.b", "d"])
     assert {**secrets.read(), "d": ""} == {**first, "d": ""}
     assert not list(secrets.secrets_dir().glob(".*"))
-
-
-def test_the_passwords_of_an_instance_are_those_it_names():
-    secrets.ensure(services.SECRETS)
-    assert set(secrets.read()) == set(services.SECRETS)
 
 
 def test_the_environment_gives_what_the_file_has_not(monkeypatch):

@@ -78,9 +78,7 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     tls.ensure()
     cds.create_base_archive()
     started_at = time.monotonic()
-    outdated, own_ports = _outdated(world, names), process.bound_ports()
-    for name in outdated:  # none is stopped that could not start again
-        process.require_free_ports(get_service(name), world, own_ports)
+    outdated = _outdated(world, names)
     _stop(outdated)
 
     def start(name: str) -> None:

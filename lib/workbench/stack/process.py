@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Collection, Optional
+from typing import Optional
 
 import psutil
 
@@ -293,7 +293,7 @@ def start(service: Service, world: World) -> str:
             if running_process(service.name):
                 raise
     kill_orphans(service.name)
-    require_free_ports(service, world)
+    _require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
@@ -320,23 +320,9 @@ def _wait_ready(service: Service, world: World) -> None:
     )
 
 
-def bound_ports() -> set[int]:
-    """Return the ports of all running services of this instance."""
-    running = filter(running_process, pidfiles.names())
-    return {port for name in running for port in pidfiles.read(name)["ports"]}
-
-
-def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
-    """Raise StackError if another process has a port of a service.
-
-    Args:
-        service: the service that is about to start.
-        world: the world that it starts for.
-        ignored: ports of services that are stopped before this one starts.
-    """
+def _require_free_ports(service: Service, world: World) -> None:
+    """Raise StackError if another process has a port of a service."""
     for port in service.ports(world):
-        if port in ignored:
-            continue
         # A predecessor that has just died may not have freed its ports yet.
         with contextlib.suppress(WorkbenchError):
             wait_until(partial(_is_free, port), "", timeout=FREE_SECONDS, interval=0.05)

@@ -414,11 +414,6 @@ class Spark(Service):
         return True
 
 
-def spark_jars() -> list[Path]:
-    """Return the jars of PySpark."""
-    return sorted((artifacts.package_dir("pyspark") / "jars").glob("*.jar"))
-
-
 SERVICES: dict[str, Service] = {}
 
 
