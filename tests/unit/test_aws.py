@@ -165,10 +165,10 @@ def test_a_login_helps_after_a_call_without_one(account, monkeypatch):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
     for _ in range(2):
         with pytest.raises(StackError, match="aws sso login"):
-            aws.call(on_aws.REGION, "sns", "list_topics")
+            aws.call(on_aws.REGION, "sts", "get_caller_identity")
     with monkeypatch.context() as patch, pytest.raises(StackError, match="credentials.*nobody"):
         patch.setenv("AWS_PROFILE", "nobody")
-        aws.call(on_aws.REGION, "sns", "list_topics")
+        aws.call(on_aws.REGION, "sts", "get_caller_identity")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "none")
-    assert aws.call(on_aws.REGION, "sns", "list_topics")["Topics"] == []
+    assert aws.call(on_aws.REGION, "sts", "get_caller_identity")["Account"]

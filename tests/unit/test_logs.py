@@ -36,7 +36,7 @@ def test_a_process_logs_to_standard_error(monkeypatch):
 def test_the_variable_sets_the_level(monkeypatch, logger, value, level):
     monkeypatch.setenv("WORKBENCH_LOG", value)
     logs.configure()
-    assert logging.getLevelName(logger.level) == level and not logger.propagate
+    assert logging.getLevelName(logger.level) == level
 
 
 def test_without_the_variable_there_is_a_silent_handler(monkeypatch, logger):

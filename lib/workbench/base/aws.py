@@ -121,18 +121,18 @@ def _to_stack_error(error: Exception, location: str) -> Optional[StackError]:
     names = code or " ".join(cls.__name__ for cls in type(error).__mro__)
     if "still expired" in text:
         names = "Expired"
+    known = [row for row in CATALOG["errors"] if re.search(row[0], names)]
+    if not known and not code:
+        return None
+    _, message, hint = [*known, ("", "AWS rejects the call", "")][0]
+    if "credentials" in message:
+        client.cache_clear()  # a client keeps its credentials
+    message = message.format(max_attempts=MAX_ATTEMPTS)
+    denied = DENIAL.search(text)
+    if denied:
+        message = f"{denied[1]} is not allowed on {denied[2] or 'its resource'}"
     location = f"{location}: {code}" if code else location
-    for pattern, message, hint in CATALOG["errors"]:
-        if re.search(pattern, names):
-            if "credentials" in message:
-                client.cache_clear()  # a client keeps its credentials
-            denied = "denies" in message and DENIAL.search(text)
-            if denied:
-                message = f"{denied[1]} is not allowed on {denied[2] or 'its resource'}"
-                return StackError(message, location=location, expected=text, hint=hint)
-            message = message.format(max_attempts=MAX_ATTEMPTS)
-            return StackError(f"{message}: {text}", location=location, hint=hint)
-    return StackError(f"AWS rejects the call: {text}", location=location) if code else None
+    return StackError(f"{message}: {text}", location=location, hint=hint)
 
 
 def error_code(error: BaseException) -> str:

@@ -54,7 +54,7 @@ def hold(uri: str, on_locked: OnLocked = None) -> Iterator[None]:
     with wait.file_lock(lock_file, on_locked) as owner_id:
         lock = _LockObject(uri, owner_id)
         wait.wait_until(
-            lambda: lock.acquire(on_locked),
+            lambda: lock.write(take=True, on_locked=on_locked),
             f"the lock {uri}",
             timeout=math.inf,
             interval=0.2,
@@ -78,19 +78,6 @@ class _LockObject:
         self.bucket, self.key = paths.parse_s3_uri(uri)
         self.owner = {"by": owner_id, "host": socket.gethostname(), "pid": os.getpid()}
 
-    def acquire(self, on_locked: OnLocked) -> bool:
-        """Acquire the lock if it is free, expired, or was left by a process of this machine.
-
-        Returns:
-            Whether this process has the lock now.
-        """
-        owner, etag, is_free = self._read()
-        if is_free or owner["by"] == self.owner["by"]:
-            return self._put(etag, beat=0)
-        if on_locked:
-            raise on_locked(f"{owner['pid']} on {owner['host']}")
-        return False
-
     def keep(self, stop: threading.Event) -> bool:
         """Renew the lease until the event is set, then release it.
 
@@ -104,39 +91,40 @@ class _LockObject:
             with contextlib.suppress(StackError):
                 # A write whose response was lost may have succeeded: then the next attempt of boto3,
                 # with the old ETag, has failed.
-                if not any(self._renew(changes) for _ in range(2)):
+                if not any(self.write(**changes) for _ in range(2)):
                     return False
             if "released" in changes:
                 break
         return True
 
-    def _renew(self, changes: dict[str, Any]) -> bool:
-        owner, etag, _ = self._read()
-        return owner.get("by") == self.owner["by"] and self._put(etag, **changes)
+    def write(self, take: bool = False, on_locked: OnLocked = None, **changes: Any) -> bool:
+        """Write the object if this process, or another one on this machine before it, has the lock.
 
-    def _put(self, etag: str, **changes: Any) -> bool:
-        """Write the object if it still has this ETag. An empty ETag: if the object does not exist.
+        Args:
+            take: write it also if the lock is free or expired.
+            on_locked: returns the exception to raise if another owner has the lock (see `hold`).
+            changes: what the object says beside the owner; another content has another ETag.
 
         Returns:
-            Whether the condition was met.
+            Whether it was written: not if another owner has the lock, or has written meanwhile.
         """
-        condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
-        body = json.dumps({**self.owner, **changes}).encode("utf-8")
-        with aws.ignore_error_codes(LOST_ERROR_CODES):
-            self._call("put_object", Body=body, **condition)
-            return True
-        return False
-
-    def _read(self) -> tuple[dict[str, Any], str, bool]:
-        """Return the last owner, the ETag, and whether the lock is free or expired."""
+        owner, is_free, condition = self.owner, True, {"IfNoneMatch": "*"}
         with aws.ignore_error_codes("NoSuchKey"), aws.translate_errors(f"s3.get_object {self.key}"):
             response = self._call("get_object")
             owner = json.loads(response["Body"].read())
             now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
             age_s = (now - response["LastModified"]).total_seconds()
-            is_free = not owner or "released" in owner or age_s >= LEASE_SECONDS
-            return owner, response["ETag"], is_free
-        return {}, "", True
+            is_free = take and ("released" in owner or age_s >= LEASE_SECONDS)
+            condition = {"IfMatch": response["ETag"]}
+        if owner["by"] != self.owner["by"] and not is_free:
+            if on_locked:
+                raise on_locked(f"{owner['pid']} on {owner['host']}")
+            return False
+        body = json.dumps({**self.owner, **changes}).encode("utf-8")
+        with aws.ignore_error_codes(LOST_ERROR_CODES):
+            self._call("put_object", Body=body, **condition)
+            return True
+        return False
 
     def _call(self, operation: str, **params: Any) -> dict[str, Any]:
         region = os.environ.get("AWS_REGION", "us-east-1")

@@ -12,16 +12,11 @@ LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
 
 
 def configure() -> None:
-    """Attach the handler of the library's logger; a second call changes nothing.
+    """Show the records of the library, if WORKBENCH_LOG is set; a second call changes nothing.
 
     An unknown value of WORKBENCH_LOG counts as info, so that a typing error stops no program.
     """
-    logger = logging.getLogger("workbench")
     value = os.environ.get("WORKBENCH_LOG")
-    if not value or any(isinstance(h, logging.StreamHandler) for h in logger.handlers):
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(LEVELS.get(value.lower(), logging.INFO))
-    logger.propagate = False
+    if value:
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("workbench").setLevel(LEVELS.get(value.lower(), logging.INFO))

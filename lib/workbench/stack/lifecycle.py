@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, ContextManager, Iterable, Optional, Sequence, TypeVar
 
-from ..base import ServiceLost, StackError, World, logs, params, paths, pidfiles, secrets, tls
+from ..base import ServiceLost, StackError, World, http, logs, params, paths, pidfiles, secrets, tls
 from ..base.wait import file_lock
 from . import artifacts, cds, process, remote, services
 from .artifacts import Progress
@@ -97,17 +97,14 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
 
 
 def _used_by_connectors(world: World) -> list[str]:
-    """Return the services started on demand whose address a deployed connector has.
+    """Return the services started on demand whose port a deployed connector has.
 
     Without them its tasks would fail. Connect must be running.
     """
-    configs = services.Connect().deployed(world)
-    addresses = {"apicurio": world.registry.url, "mariadb": f'"database.port":"{world.mysql.port}"'}
-    return [
-        name
-        for name, address in addresses.items()
-        if has_service(world, name) and address in configs
-    ]
+    url = f"{world.connect.url}/connectors?expand=info"
+    configs = http.call("Kafka Connect", "GET", url, auth=world.connect.auth).text
+    on_demand = [name for name in services.ON_DEMAND_SERVICES if has_service(world, name)]
+    return [name for name in on_demand if str(get_service(name).ports(world)[0]) in configs]
 
 
 def _outdated(world: World, names: list[str]) -> list[str]:
