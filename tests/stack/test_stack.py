@@ -62,10 +62,8 @@ def test_temporary_files_lie_in_the_folder_of_their_service(world):
 
 
 def test_a_name_that_is_no_service(world):
-    for verb in (stack.ensure_running, stack.restart):
-        with pytest.raises(StackError, match="there is no service 'kafak'") as error:
-            verb(world, "kafak")
-        assert "did you mean 'kafka'" in str(error.value)
+    with pytest.raises(StackError, match="(?s)there is no service 'kafak'.*did you mean 'kafka'"):
+        stack.ensure_running(world, "kafak")
 
 
 def test_every_jar_is_as_pinned(world):

@@ -452,7 +452,6 @@ def by_base(make, monkeypatch):
 VERBS = (
     lambda w: stack.ensure_running(w, "web"),
     lambda w: stack.up(w, ["web"]),
-    lambda w: stack.restart(w, "web"),
     stack.status,
 )
 

@@ -1,4 +1,4 @@
-"""Start, stop and inspect the stack: up, ensure_running, down, restart, status.
+"""Start, stop and inspect the stack: up, ensure_running, down, status.
 
 In an embedded world the workbench starts and stops the services, except those that the world does
 not manage (`managed: false`). A service that was started for another world is restarted. An instance
@@ -191,20 +191,6 @@ def kill(name: str) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
     process.kill_orphans(name)
-
-
-def restart(world: World, name: str) -> None:
-    """Stop and start one embedded service.
-
-    Raises:
-        StackError: the world does not manage the service.
-    """
-    if not world.manages(name):
-        raise StackError(f"{name} is not restarted: world {world.name!r} does not manage it")
-    world = world.base  # the administrator of a source is another user
-    _require_port_base(world)
-    stop(name)
-    up(world, [name])
 
 
 def status(world: World) -> list[Status]:
