@@ -41,4 +41,6 @@ ANSWERS = {
 
 
 def scratch(name):
-    return set((paths.state_dir() / "tmp" / name).iterdir())
+    """The temporary files of a service, without the place of an archive, whose name stays."""
+    folder = paths.state_dir() / "tmp" / name
+    return {path for path in folder.iterdir() if path.suffix != ".jsa"}

@@ -68,7 +68,8 @@ def test_the_last_change_wins_within_a_second_and_across_a_restart_of_the_server
     )
     assert len({(r["__source_file"], r["__source_pos"]) for r in records(lab) if r["id"] == 4}) < 3
 
-    stack.restart(world, "mariadb")
+    stack.stop("mariadb")
+    stack.ensure_running(world, "mariadb")
     ingest(*many, "UPDATE t SET n = n + 1", "DELETE FROM t WHERE id = 3", messages=7 + 5 + 2)
     new = records(lab)[-1]
     assert new["__source_file"] > old["__source_file"] and new["__source_pos"] < old["__source_pos"]

@@ -2,15 +2,9 @@
 notebooks, and an endpoint that stands still or refuses in the middle of a commit."""
 
 import contextlib
-import json
 import multiprocessing
-import os
-import re
-import shutil
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -27,7 +21,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce, table_content
 from workbench import hudi, stack
-from workbench.base import aws, environment, files, paths, secrets, split_host_port
+from workbench.base import environment, files, paths, secrets, split_host_port
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.checks import check
@@ -35,7 +29,6 @@ from workbench.hudi import timeline
 from workbench.run import runner
 from workbench.spark import session
 from workbench.stack import process, services
-from workbench.tracks import museum, outbox
 from worlds import with_settings
 
 AWAY = 30  # seconds that the endpoint is not to be had
@@ -329,88 +322,6 @@ def test_an_endpoint_that_is_away_in_mid_commit_costs_time_and_no_row(far, relay
     hudi.label(far, table, "after")
     hudi.drop(spark, far, table)
     assert not files.list_files(table.base)
-
-
-@pytest.fixture(scope="module")
-def elsewhere(far, tmp_path_factory):
-    """A checkout with one more world, `far`, whose lake is reached by way of the relay; all else is
-    this one's. It is one for all tests: services know their folders by its name. Connect reads
-    secrets only below the name by which it was started (KIP-993), so each checkout starts its own."""
-    root = tmp_path_factory.mktemp("root")
-    for name in ("notebooks", "data", "docs", "deploy", "var"):
-        (root / name).symlink_to(paths.ROOT / name)
-    shutil.copytree(paths.ROOT / "params", root / "params")
-    text = (root / "params" / "s3.yaml").read_text()
-    text, n = re.subn(r"endpoint: http://\S+", f"endpoint: {far.lake.endpoint}", text)
-    assert n == 1
-    (root / "params" / "far.yaml").write_text(text)
-    stack.stop("connect")
-    yield root
-    stack.stop("connect")
-
-
-@pytest.mark.drill
-@pytest.mark.parametrize("fault", ["stands still", "refuses"])
-@pytest.mark.parametrize(
-    "notebooks, watched",
-    [
-        (
-            ["11_source_database", "12_connectors", "13_hudi_ingest", "15_dashboard"],
-            lambda world: outbox.flow.table(world),
-        ),
-        (
-            ["51_source_database", "52_connectors", "53_hudi_ingest", "54_updates_and_compaction"],
-            lambda world: museum.flow.table(world, "artists", "mor"),
-        ),
-    ],
-)
-def test_notebooks_pass_though_the_endpoint_is_away_in_mid_write(
-    far, relay, elsewhere, tmp_path, fault, notebooks, watched
-):
-    """The fault comes with the first commit of a table."""
-    given = {
-        **os.environ,
-        "WORKBENCH_ROOT": str(elsewhere),
-        "WORKBENCH_RUNS": str(tmp_path / "runs"),
-    }
-    table, over, away = watched(far), threading.Event(), []
-
-    bucket, folder = paths.parse_s3_uri(f"{table.base}/.hoodie/")
-
-    def begun():
-        with aws.translate_errors(
-            "the timeline"
-        ):  # by one client: pyarrow makes a connection for each question
-            listed = aws.client(far.region, "s3").list_objects_v2(
-                Bucket=bucket, Prefix=folder, Delimiter="/"
-            )
-        return {one["Key"] for one in listed.get("Contents", []) if one["Key"].endswith("inflight")}
-
-    def watch():
-        before = begun()
-        while not over.wait(0.05):
-            if begun() - before:
-                with standing_still(far) if fault == "stands still" else relay.away():
-                    away.append(over.wait(AWAY))
-                return
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    done = subprocess.run(
-        [sys.executable, "-m", "workbench.cli", "run", *notebooks, "--world", "far"],
-        env=given,
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
-    over.set()
-    watcher.join(60)
-    said = f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    (record,) = [*(tmp_path / "runs").glob("*/run.json")] or pytest.fail(said)
-    found = json.loads(record.read_text())["notebooks"]
-    failed = [(n["path"], n["error"]) for n in found if n["status"] != "passed"]
-    assert done.returncode == 0 and not failed, f"{failed}\n{said}"
-    assert away == [False], "the fault came, and was over before the notebooks were"
 
 
 def test_its_restart_is_an_empty_lake_and_says_so(lake, capsys):

@@ -7,9 +7,8 @@ import time
 import pytest
 from stack_help import ANSWERS, marked, scratch
 from workbench import stack
-from workbench.base import http, paths
+from workbench.base import paths
 from workbench.base.errors import StackError
-from workbench.source import postgres
 from workbench.stack import artifacts, process, services
 
 GIB = 2**30
@@ -62,39 +61,9 @@ def test_temporary_files_lie_in_the_folder_of_their_service(world):
     assert {"blockmgr", "spark"} <= {p.name.partition("-")[0] for p in scratch("spark")}
 
 
-def test_what_was_committed_survives_a_kill(world):
-    with postgres.connect(world, database="postgres") as c:
-        c.execute("CREATE TABLE IF NOT EXISTS kept (n int)")
-        c.execute("INSERT INTO kept VALUES (1)")
-    process.running_process("postgres").kill()
-    stack.ensure_running(world, "postgres")
-    with postgres.connect(world, database="postgres") as c:
-        assert c.execute("SELECT count(*) FROM kept").fetchone()[0] == 1
-        c.execute("DROP TABLE kept")
-
-
-def test_apicurio_starts_when_asked(world):
-    try:
-        stack.ensure_running(world, "apicurio")
-        info = http.call(
-            "the registry", "GET", world.registry.url + "/apis/registry/v2/system/info"
-        ).json()
-        assert info["version"].startswith("2.6")
-        started = "Installed features"  # Quarkus' line
-        assert started in process.log_file("apicurio").read_text()
-        assert started not in process.stdout_file("apicurio").read_text(), (
-            "a log that nothing rolls"
-        )
-        assert {s.name: s.state for s in stack.status(world)}["apicurio"] == "up"
-    finally:
-        stack.stop("apicurio")
-
-
 def test_a_name_that_is_no_service(world):
-    for verb in (stack.ensure_running, stack.restart):
-        with pytest.raises(StackError, match="there is no service 'kafak'") as error:
-            verb(world, "kafak")
-        assert "did you mean 'kafka'" in str(error.value)
+    with pytest.raises(StackError, match="(?s)there is no service 'kafak'.*did you mean 'kafka'"):
+        stack.ensure_running(world, "kafak")
 
 
 def test_every_jar_is_as_pinned(world):

@@ -1,16 +1,13 @@
-"""The jars: pinned, installed and fetched again. Ivy is faked: no network, no JVM."""
+"""The jars: pinned, installed and fetched again, from a repository on loopback."""
 
 import hashlib
 import io
 import os
-import subprocess
 import tarfile
 import zipfile
-from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
-from workbench.base import params
+from workbench.base import http, params
 from workbench.base.errors import StackError
 from workbench.cli import main as cli
 from workbench.stack import artifacts, services
@@ -30,30 +27,40 @@ def damaged_or_missing(*optional):
     return [a.name for a in artifacts.invalid(*optional)]
 
 
+class Repository:
+    """A session of HTTP whose server has GOOD; it records the names that it was asked for."""
+
+    def __init__(self, asked):
+        self.asked = asked
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def get(self, url, **_):
+        name = url.removeprefix(f"{artifacts.REPOSITORY}/org/x/").partition("/")[0]
+        self.asked.append(name)
+        response = artifacts.requests.Response()
+        response.status_code, response.url = (200 if name in GOOD else 404), url
+        response.raw = io.BytesIO(GOOD.get(name, b""))
+        return response
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """A lock file of two jars, an empty folder for them, and a fake download that records names."""
+    """A lock file of two jars, an empty folder for them, and the names that were fetched."""
     for name, value in {
         "ROOT": tmp_path,
         "VAR_DIR": tmp_path / "var",
         "LIB": tmp_path / "var" / "lib",
-        "CACHE": tmp_path / "var" / "cache",
         "LOCK": tmp_path / "jars.lock",
     }.items():
         monkeypatch.setattr(artifacts, name, value)
     lock(*(line(n, c) for n, c in GOOD.items()))
     fetched = []
-
-    def run_ivy(module, folder, retrieve):
-        module = ElementTree.fromstring(module)
-        for dependency in module.iter("dependency"):
-            name, service = dependency.get("name"), dependency.get("conf").split("->")[0]
-            fetched.append(name)
-            file = folder / "files" / service / f"{name}-1.0.{dependency[0].get('ext')}"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(GOOD[name])
-
-    monkeypatch.setattr(artifacts, "run_ivy", run_ivy)
+    monkeypatch.setattr(http, "session", lambda url: Repository(fetched))
     return fetched
 
 
@@ -65,7 +72,6 @@ def test_installs_what_is_missing_and_nothing_twice(home):
     assert damaged_or_missing() == ["a", "b"]
     assert artifacts.install(silent) == 2 and damaged_or_missing() == []
     assert artifacts.install(silent) == 0 and sorted(home) == ["a", "b"]
-    assert not artifacts.CACHE.exists()
 
 
 def test_what_is_missing_is_fetched_when_it_is_needed_and_what_is_there_is_not_read(
@@ -78,21 +84,6 @@ def test_what_is_missing_is_fetched_when_it_is_needed_and_what_is_there_is_not_r
     assert capsys.readouterr().out == ""
 
 
-def test_an_archive_that_was_not_unpacked_is(home):
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr("bin/server", "")
-    GOOD["db"] = content.getvalue()
-    try:
-        lock(line("db", GOOD["db"], "mariadb"))
-        artifacts.locked_artifacts()[0].path.parent.mkdir(parents=True)
-        artifacts.locked_artifacts()[0].path.write_bytes(GOOD["db"])
-        artifacts.ensure()
-        assert (artifacts.LIB / "db" / "bin" / "server").exists() and home == []
-    finally:
-        del GOOD["db"]
-
-
 def test_a_damaged_jar_is_seen_and_fetched_again(home):
     artifacts.install(silent)
     jar = artifacts.jars("kafka")[0]
@@ -103,69 +94,46 @@ def test_a_damaged_jar_is_seen_and_fetched_again(home):
     assert sorted(home) == ["a", "a", "b"]
 
 
-def test_an_install_that_stopped_goes_on_where_it_was(home):
-    (artifacts.LIB / "kafka").mkdir(parents=True)
-    (artifacts.LIB / "kafka" / "a-1.0.jar").write_bytes(b"jar a")
-    assert artifacts.install(silent) == 1 and home == ["b"]
-
-
 def test_a_file_with_another_checksum_is_not_installed_and_named(home, monkeypatch):
     monkeypatch.setitem(GOOD, "b", b"something else")
     with pytest.raises(StackError, match=r"the checksum of the fetched file b-1.0.jar") as error:
         artifacts.install(silent)
     assert hashlib.sha256(b"jar b").hexdigest() in error.value.expected
     assert damaged_or_missing() == ["b"] and not artifacts.locked_artifacts()[1].path.exists()
-    cached = [path for path in artifacts.CACHE.rglob("*") if "b-1.0" in path.name]
-    assert not cached, "Ivy would serve the wrong file from its cache for ever"
 
 
-def test_a_download_that_stops_leaves_no_part_of_a_file(home, monkeypatch):
-    """Ivy writes into a folder of its own, and a whole file is moved."""
+@pytest.mark.parametrize("reason", ["404", "broken"])
+def test_a_download_that_fails_is_named_leaves_no_part_of_a_file_and_goes_on(
+    home, monkeypatch, reason
+):
+    def broken(*_):
+        yield b"jar"
+        raise artifacts.requests.ConnectionError("Connection broken")
 
-    def stop(module, folder, retrieve):
-        file = folder / "files" / "kafka" / "a-1.0.jar"
-        file.parent.mkdir(parents=True)
-        file.write_bytes(b"jar")
-        raise StackError("Ivy could not fetch all files")
-
-    monkeypatch.setattr(artifacts, "run_ivy", stop)
-    with pytest.raises(StackError):
-        artifacts.install(silent)
-    assert not list(artifacts.LIB.rglob("*.jar"))
+    with monkeypatch.context() as patch:
+        patch.delitem(GOOD, "b") if reason == "404" else patch.setattr(
+            artifacts.requests.Response, "iter_content", broken
+        )
+        with pytest.raises(StackError, match=f"could not be fetched: .*{reason}") as error:
+            artifacts.install(silent)
+    assert "org/x/" in error.value.location and "files are kept" in error.value.hint
+    missing = ["b"] if reason == "404" else ["a", "b"]
+    assert damaged_or_missing() == missing
+    assert len([*artifacts.LIB.rglob("*.jar")]) == 2 - len(missing)
+    home.clear()
+    artifacts.install(silent)
+    assert sorted(home) == missing
 
 
 def test_a_full_disk_is_said(home, monkeypatch, capsys):
-    def run_ivy(*arguments):
+    def full(*_):
         raise OSError(28, "No space left on device", "some/file")
 
-    monkeypatch.setattr(artifacts, "run_ivy", run_ivy)
+    monkeypatch.setattr(artifacts.requests.Response, "iter_content", full)
     with pytest.raises(SystemExit):
         cli.main(["install"])
     said = capsys.readouterr().err
     assert "No space left on device" in said and "some/file" in said and "free disk space" in said
-
-
-@pytest.mark.parametrize(
-    ("output", "hint"),
-    [
-        ("x\n  java.io.IOException: No space left on device\n", "No space left on device"),
-        ("sun...ValidatorException: PKIX path building failed\n", "PKIX path"),
-        ("java.net.UnknownHostException: somewhere\n", "UnknownHost"),
-        ("nothing known\n", ""),
-    ],
-)
-def test_what_ivy_stumbled_over_is_in_the_error(tmp_path, monkeypatch, output, hint):
-    monkeypatch.setattr(artifacts, "java_home", lambda: Path("/java"))
-    monkeypatch.setattr(
-        subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 1, stdout=output)
-    )
-    with pytest.raises(StackError) as error:
-        artifacts.run_ivy("<ivy-module/>", tmp_path, "x")
-    assert "Ivy could not fetch all files" in error.value.message and hint in error.value.message
-    assert (
-        Path(error.value.location).read_text() == output
-        and "fetched files are kept" in error.value.hint
-    )
 
 
 def test_the_real_lock_reads():
@@ -210,8 +178,9 @@ def test_an_archive_is_unpacked_again_when_the_pinned_one_changes(
         assert app.read_bytes() == text and os.access(app, os.X_OK), "a program"
     (artifacts.LIB / "app" / ".sha256").unlink()  # as after a kill while it was unpacked
     app.unlink()
-    artifacts.install(silent)
-    assert app.read_bytes() == b"two"
+    home.clear()
+    artifacts.ensure()
+    assert app.read_bytes() == b"two" and home == []
 
 
 def java(folder, version):

@@ -42,10 +42,9 @@ def shared_classes(scratch):
 
 
 def test_the_second_start_takes_its_classes_from_the_archive_of_the_first(scratch):
-    plain = run(scratch)
-    assert options(scratch) == cds.base_options() == []  # no base archive: as without archives
+    plain = run(scratch)  # without a base archive
     cds.create_base_archive()
-    assert run(scratch) == plain  # writes the archive, without a word
+    assert run(scratch) == plain and cds.writes_archive(scratch)  # without a word
     assert [path.parent for path in scratch.glob("*.jsa")] == [scratch]
     cds.keep(scratch)
     assert not list(scratch.iterdir()) and run(scratch) == plain and not list(scratch.iterdir())
@@ -78,7 +77,7 @@ def test_an_archive_whose_java_was_killed_while_it_wrote_is_not_kept(scratch):
 
 def test_no_archive_is_written_on_a_full_disk(scratch, monkeypatch):
     cds.create_base_archive()
-    assert any(text.startswith(cds.ARCHIVE_OPTION) for text in options(scratch))
+    assert any("ArchiveClassesAtExit" in text for text in options(scratch))
     monkeypatch.setattr(cds.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1 << 30))
     assert options(scratch) == cds.base_options()
 
@@ -120,7 +119,5 @@ def test_the_files_of_a_folder_come_in_one_jar_which_is_made_once(scratch, tmp_p
     with zipfile.ZipFile(jar) as archive:
         assert archive.read("a.xml") == b"<a/>"
     assert cds.jar_of(folder) == jar and jar.stat().st_mtime_ns == created
-    jar.write_bytes(b"")  # as after a crash of the machine
-    assert zipfile.is_zipfile(cds.jar_of(folder))
     (folder / "a.xml").write_text("<bc/>")
     assert cds.jar_of(folder) != jar

@@ -1,13 +1,11 @@
 """Spark Connect on EMR Serverless: sessions started, shared, terminated; tokens renewed; clients."""
 
 import datetime as dt
-import re
 from types import SimpleNamespace
 
-import aws_double
 import on_aws
 import pytest
-from workbench.base import aws, paths, wait
+from workbench.base import aws, wait
 from workbench.base.errors import LakeError, StackError
 from workbench.spark import emr, sessions, settings, translate_errors
 
@@ -26,8 +24,6 @@ ROLE = on_aws.PARAMETERS["spark/role"]
 def quiet(monkeypatch):
     monkeypatch.setattr(aws, "parameters", lambda *_: on_aws.PARAMETERS)
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    yield
-    emr._started_sessions(WORLD).clear()
 
 
 @pytest.fixture
@@ -109,30 +105,6 @@ def expect_session_endpoint(stub, text, minutes=60, number="s1"):
     )
 
 
-def test_a_double_that_answers_wrongly_is_no_session_that_is_gone(monkeypatch):
-    """In the dry run (tests/stack/test_aws_dry_run.py); ValidationException, say, means that the
-    session is over."""
-    double = aws_double.Double(
-        "http://127.0.0.1:9", {("emr-serverless", "TerminateSession"): lambda given: {"no": 1}}
-    )
-    for name, value in (
-        ("ENDPOINT_URL", double.url),
-        ("ACCESS_KEY_ID", "none"),
-        ("SECRET_ACCESS_KEY", "none"),
-    ):
-        monkeypatch.setenv(f"AWS_{name}", value)
-    try:
-        with pytest.raises(
-            StackError, match="the double's answer to emr-serverless.TerminateSession is not AWS's"
-        ):
-            emr.terminate_session(WORLD, "s1")
-    finally:
-        double.close()
-    for path in (paths.ROOT / "lib/workbench").rglob("*.py"):
-        for pattern in re.findall(r'aws\.suppress\("(.*?)"\)', path.read_text(encoding="utf-8")):
-            assert not re.search(pattern, aws_double.DOUBLE_ERROR), f"{path.name}: {pattern}"
-
-
 def test_a_session_is_started_and_waited_for(stub):
     said = []
     expect_list_sessions(stub)
@@ -144,7 +116,6 @@ def test_a_session_is_started_and_waited_for(stub):
     assert channel.endpoint == "s1.example.aws:443" and channel.secure and len(said) == 1
     assert (emr.AUTH_HEADER, "t-1") in channel.metadata()
     assert "t-1" not in f"{channel!r} {channel.url} {channel.params}"
-    assert [*emr._started_sessions(WORLD)] == ["s1"]
 
 
 def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
@@ -156,9 +127,7 @@ def test_a_session_of_the_same_person_is_shared_and_anothers_is_not(stub):
     )
     expect_get_session(stub, "IDLE", "s8")
     expect_session_endpoint(stub, "t-1", number="s8")
-    assert emr.open_channel(WORLD, []).session == "s8" and not emr._started_sessions(WORLD), (
-        "who did not start it does not end it"
-    )
+    assert emr.open_channel(WORLD, []).session == "s8"
 
 
 def test_a_token_is_renewed_before_its_hour_ends(stub):
@@ -176,14 +145,12 @@ def test_a_token_is_renewed_before_its_hour_ends(stub):
     assert dict(channel.metadata())[emr.AUTH_HEADER] == "t-2"
 
 
-def test_one_that_fails_is_told_with_its_reason_and_ended(stub):
+def test_one_that_fails_is_told_with_its_reason(stub):
     expect_list_sessions(stub)
     expect_start_session(stub)
     expect_get_session(stub, "FAILED", details="no capacity in subnet-1")
-    stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
     with pytest.raises(StackError, match="state FAILED: no capacity in subnet-1"):
         emr.open_channel(WORLD, [], lambda text: None)
-    assert not emr._started_sessions(WORLD)
 
 
 def test_stop_ends_all_of_ours_also_where_one_is_gone_meanwhile(stub):
@@ -200,33 +167,23 @@ def test_stop_ends_all_of_ours_also_where_one_is_gone_meanwhile(stub):
     assert emr.terminate_sessions(WORLD) == 2
 
 
-def test_a_session_that_is_over_is_told_as_one(stub):
-    expect_get_session(stub, "TERMINATED", details="Session idle timeout")
-    builder = SimpleNamespace(
-        endpoint="127.0.0.1:1",
-        end_reason=lambda: emr.Channel.end_reason(SimpleNamespace(world=WORLD, session="s1")),
-    )
-    spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
-    assert sessions._end_reason(spark) == "state TERMINATED: Session idle timeout"
-    assert sessions._end_reason(SimpleNamespace()) == ""
-
-
-def test_an_error_of_a_session_that_is_over_says_so(monkeypatch):
+def test_an_error_of_a_session_that_is_over_says_so(stub, monkeypatch):
     monkeypatch.setattr(sessions, "unreachable_reason", lambda spark: "")
-    builder = SimpleNamespace(endpoint="e:443", ended=lambda: "the session is TERMINATED: idle")
-    spark = SimpleNamespace(client=SimpleNamespace(is_closed=False, _builder=builder))
-    for ended, kind in (("the session is TERMINATED: idle", StackError), ("", LakeError)):
-        builder.end_reason = lambda ended=ended: ended
-        with pytest.raises(kind):
-            with answered_here(spark):
-                raise RuntimeError("HTTP 403")
 
+    class Spark:
+        client = SimpleNamespace(
+            _builder=SimpleNamespace(
+                endpoint="e:443",
+                end_reason=lambda: emr.Channel.end_reason(
+                    SimpleNamespace(world=WORLD, session="s1")
+                ),
+            )
+        )
 
-def answered_here(spark):
-    class Hashable:
-        client = spark.client
-
-    return translate_errors(Hashable(), "it failed", "here", "do it again")
+    for state, kind in (("TERMINATED", StackError), ("IDLE", LakeError)):
+        expect_get_session(stub, state, details="Session idle timeout")
+        with pytest.raises(kind), translate_errors(Spark(), "it failed", "here", "do it again"):
+            raise RuntimeError("HTTP 403")
 
 
 @pytest.mark.parametrize(
@@ -273,16 +230,3 @@ def test_a_session_has_the_python_packages_that_a_job_has():
     # the Python that the archive was made for: the image has more than one
     assert {value for key, value in given.items() if "PYSPARK" in key} == {"/usr/bin/python3.9"}
     assert given.items() >= emr.spark_conf(WORLD).items()
-
-
-def test_a_missing_permission_names_action_and_resource(stub):
-    stub.add_client_error(
-        "list_sessions",
-        "AccessDeniedException",
-        "User: arn:aws:iam::1:role/x is not authorized to "
-        "perform: emr-serverless:ListSessions on resource: arn:aws:emr-serverless:x:1:/a",
-    )
-    with pytest.raises(
-        StackError, match="emr-serverless:ListSessions is not allowed on arn:aws:emr-serverless:x"
-    ):
-        emr.open_channel(WORLD, [])

@@ -1,7 +1,6 @@
-"""The library logs only if the environment asks for it, and not into the output of a cell."""
+"""The library logs only if the environment asks for it."""
 
 import importlib
-import io
 import logging
 import subprocess
 import sys
@@ -37,7 +36,7 @@ def test_a_process_logs_to_standard_error(monkeypatch):
 def test_the_variable_sets_the_level(monkeypatch, logger, value, level):
     monkeypatch.setenv("WORKBENCH_LOG", value)
     logs.configure()
-    assert logging.getLevelName(logger.level) == level and not logger.propagate
+    assert logging.getLevelName(logger.level) == level
 
 
 def test_without_the_variable_there_is_a_silent_handler(monkeypatch, logger):
@@ -46,17 +45,3 @@ def test_without_the_variable_there_is_a_silent_handler(monkeypatch, logger):
     logs.configure()
     logs.configure()
     assert [type(handler) for handler in logger.handlers] == [logging.NullHandler]
-
-
-def test_a_kernel_logs_to_the_descriptor_that_it_was_started_with(monkeypatch, logger, tmp_path):
-    """ipykernel replaces sys.stderr, and file descriptor 2, by the output of the cell."""
-    cell = io.StringIO()
-    with (tmp_path / "log").open("w") as file:
-        cell.fileno = file.fileno
-        monkeypatch.setenv("WORKBENCH_LOG", "info")
-        monkeypatch.setattr(sys, "stderr", cell)
-        logs.configure()
-        logger.info("a message")
-        logs.configure()
-    assert len(logger.handlers) == 1 and cell.getvalue() == ""
-    assert "INFO workbench: a message" in (tmp_path / "log").read_text()

@@ -1,6 +1,5 @@
 """Worlds load strictly: each error names the file, the key path and the most similar key."""
 
-import os
 import re
 
 import on_aws
@@ -57,12 +56,6 @@ def test_a_parameter_of_digits_is_a_number_only_where_the_world_has_one():
         on_aws.world(**{"postgres/port": "five"})
 
 
-def test_the_worlds_are_there():
-    assert {"local", "cluster", "s3", "aws"} <= set(
-        params.world_names()
-    ) and "versions" not in params.world_names()
-
-
 def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
     path = write()
     path.write_bytes(
@@ -92,13 +85,10 @@ REFERENCE = [
         ("lake:", "lak:", ["unknown key 'lak'", "mine.yaml: lak", "did you mean 'lake'?"]),
         ("  database: devdb\n", "", ["missing key 'database'", "postgres.database"]),
         ("embedded: true", "embedded: 1", ["stack.embedded: ", "valid boolean"]),
-        ('region: ""', "region:", ["region: ", "valid string"]),
         ('region: ""', 'region: ""\nfile: x', ["mine.yaml: file", "instance of Path"]),
         ('region: ""', 'region: ""\n5: x', ["unknown key '5'", "mine.yaml: 5"]),
         ("parallelism: 2", "parallelism: 2.0", ["spark.parallelism: ", "valid integer"]),
-        ("port_base: 21400", "port_base: x", ["stack.port_base: ", "valid integer"]),
         ("port_base: 21400", "port_base: 80", ["stack.port_base: ", "equal to 1024"]),
-        ("port_base: 21400", "port_base: ²", ["stack.port_base: ", "valid integer"]),
         (
             "database: devdb",
             "database: a\n  database: b",
@@ -106,37 +96,27 @@ REFERENCE = [
         ),
         (STACK, "stack: 5\n", ["stack: ", "valid dictionary"]),
         (STACK, "", ["missing key 'stack'"]),
-        ("java_compiler: quick", "java_compiler: fast", ["'quick' or 'full'"]),
         (
             "wire: apicurio_legacy8",
             "wire: apicurio_legacy",
             ["registry.wire: ", "'apicurio_legacy8' or 'glue'"],
         ),
         ("${secret:postgres.admin}", "hunter2", REFERENCE),
-        ("${secret:postgres.admin}", '""', REFERENCE),
         ("${secret:postgres.admin}", "", REFERENCE),
         ("${secret:postgres.admin}", "{name: hunter2}", REFERENCE),
-        (
-            "${secret:postgres.admin}",
-            "${secret:A}",
-            ["unknown reference ${secret:A}", "postgres.admin_password"],
-        ),
         (
             "${secret:postgres.admin}",
             "x${secret:a}",
             ["unknown reference ${secret:a}", "${secret:NAME} as the whole value"],
         ),
         ("database: devdb", "database: ${secret:x}", ["postgres.database: ", "valid string"]),
-        ("  admin_password: ${secret:postgres.admin}\n", "", ["missing key 'admin_password'"]),
         ("engine: mariadb", "engine: postgres", ["mysql.engine: ", "'mariadb' or 'mysql'"]),
-        ("  engine: mariadb\n", "", ["missing key 'engine'", "mysql.engine"]),
         ("user: workbench\n    password", "admin_user: workbench\n    password", ["'admin_user'"]),
         (
             "${port:0}",
             "${port:99}",
             ["unknown reference ${port:99}", "postgres.port", "${port:0…39}"],
         ),
-        ("file:${state}/lake\n", "file:${stat}/lake\n", ["unknown reference ${stat}", "lake.root"]),
     ],
 )
 def test_a_wrong_key_or_value_is_named(write, monkeypatch, old, new, says):
@@ -160,40 +140,20 @@ def test_a_wrong_key_or_value_is_named(write, monkeypatch, old, new, says):
         ("url: http://127.0.0.1:${port:3}", "url: http://connect.example.com:8083", "connect.url"),
         ("url: https://127.0.0.1:${port:4}", "url: https://registry.example.com", "registry.url"),
         ("url: sc://127.0.0.1:${port:5}", "url: sc://spark.example.com:15002", "spark.url"),
-    ],
-)
-def test_an_embedded_world_has_no_service_on_another_machine(write, old, new, key):
-    """Its stack would stop the embedded service and start one at that address."""
-    with pytest.raises(ParamsError, match=f"{key} is '.*'(?s:.*)127.0.0.1") as error:
-        params.load_file(write(old, new))
-    assert f"mine.yaml: {key}" in error.value.location and "managed: false" in error.value.hint
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "key"),
-    [
         ("  user: workbench", '  user: ""', "connect.user"),
         ("url: https://127.0.0.1:${port:4}", "url: http://127.0.0.1:${port:4}", "registry.url"),
     ],
 )
-def test_an_embedded_world_reaches_its_protected_services(write, old, new, key):
-    """Its stack would wait for a service that refuses it."""
-    with pytest.raises(ParamsError, match=key) as error:
+def test_an_embedded_world_has_protected_services_on_this_machine_only(write, old, new, key):
+    """Its stack would stop the embedded service and start one at that address, or wait for one that refuses it."""
+    with pytest.raises(ParamsError, match=f"{key} is '.*'(?s:.*)expected: ") as error:
         params.load_file(write(old, new))
-    assert f"mine.yaml: {key}" in error.value.location and error.value.expected
+    assert f"mine.yaml: {key}" in error.value.location and "managed: false" in error.value.hint
 
 
 def test_an_embedded_world_can_use_a_cluster_elsewhere(write):
     path = write("master: local[2]", "master: spark://h.example.com:7077")
     assert params.load_file(path).spark.master == "spark://h.example.com:7077"
-
-
-def test_servers_of_ones_own_are_named_in_a_world_that_is_not_embedded(write):
-    path = write("embedded: true", "embedded: false")
-    path.write_text(
-        path.read_text(encoding="utf-8").replace("host: 127.0.0.1", "host: db.example.com")
-    )
-    assert params.load_file(path).postgres.host == "db.example.com"
 
 
 @pytest.mark.parametrize("value", ["1:30", "010", "yes"])
@@ -209,27 +169,22 @@ def test_old_forms_of_yaml_are_no_numbers(write, value):
         ("a: [", "not YAML"),
         ("- a", "has no keys"),
         (" ", "has no keys"),
-        ("a: 2026-99-99", "unknown key 'a'"),
         ("a: " + "[" * 5_000, "not YAML"),
         ("1: a", "unknown key '1'"),
     ],
-    ids=["open", "list", "blank", "date", "deep", "number"],
+    ids=["open", "list", "blank", "deep", "number"],
 )
 def test_a_file_that_is_no_mapping(write, text, says):
     with pytest.raises(ParamsError, match=says):
         params.load_file(write("", text))
 
 
-@pytest.mark.parametrize("name", ["lokal", "versions", "../local", "", None])
+@pytest.mark.parametrize("name", ["lokal", "versions", "../local", None])
 def test_a_world_that_does_not_exist(name):
     with pytest.raises(ParamsError, match="there is no world") as error:
         params.load(name)
     assert "valid: aws, cluster, local" in str(error.value)
-
-
-def test_the_nearest_world_is_named():
-    with pytest.raises(ParamsError, match="did you mean 'local'"):
-        params.load("lokal")
+    assert name != "lokal" or "did you mean 'local'" in str(error.value)
 
 
 def test_secrets_never_show(monkeypatch):
@@ -255,7 +210,7 @@ def test_the_port_base_of_the_environment_moves_every_port(monkeypatch):
     assert len(ports) == 8 and "214" not in str(world)
 
 
-@pytest.mark.parametrize("base", ["x", "80", "-1", "70000", "²"])
+@pytest.mark.parametrize("base", ["x", "80", "²"])
 def test_a_wrong_port_base_names_the_variable(monkeypatch, base):
     monkeypatch.setenv("WORKBENCH_PORT_BASE", base)
     with pytest.raises(ParamsError, match="environment variable WORKBENCH_PORT_BASE"):
@@ -284,16 +239,6 @@ def test_no_proxy_leads_to_loopback(stated, plain, grpc):
         stated = environment.proxy_exceptions(stated)
     assert [*stated.values()] == [plain, plain, grpc]
     assert [*stated] == ["no_proxy", "NO_PROXY", "no_grpc_proxy"]
-
-
-def test_the_variables_of_libpq_are_left_to_worlds_of_others_services(monkeypatch):
-    monkeypatch.setenv("PGSERVICE", "cloud")
-    monkeypatch.setenv("PGSSLMODE", "require")
-    for _ in range(2):
-        params.activate(params.load("local"))
-        assert [n for n in os.environ if n.startswith("PG")] == []
-        params.activate(on_aws.world())
-        assert os.environ["PGSERVICE"] == "cloud"
 
 
 def test_instances_have_folders_of_their_own(monkeypatch):
@@ -327,6 +272,8 @@ def test_a_folder_with_a_space_is_reached_by_one_link_of_ours(spaced):
     link.symlink_to("/nowhere")
     paths.link_safe_root()
     assert link.resolve() == spaced, "a stale one is made anew"
+    assert paths.service_path(spaced / "a") == link / "a", "services get paths without the space"
+    assert str(paths.service_path(paths.Path("/usr/bin"))) == "/usr/bin"
     assert (
         paths._shell_safe_path(paths.USER_RUNTIME_DIR) == paths.USER_RUNTIME_DIR
         and len(list(paths.USER_RUNTIME_DIR.iterdir())) == 1
@@ -359,32 +306,6 @@ def test_a_folder_that_services_cannot_take_is_told(monkeypatch, tmp_path):
     assert "move the checkout" in error.value.hint and on_aws.world().name == "aws"
 
 
-def test_services_get_paths_without_the_space(spaced):
-    assert paths.service_path(spaced / "a" / "b") == paths.SAFE_ROOT / "a" / "b" and " " not in str(
-        paths.SAFE_ROOT
-    )
-    assert str(paths.service_path(paths.Path("/usr/bin"))) == "/usr/bin"
-
-
-def test_a_folder_of_ours_is_closed_to_others_and_one_of_others_is_left_alone(
-    tmp_path, monkeypatch
-):
-    def mode(folder):
-        return folder.stat().st_mode & 0o777
-
-    assert mode(paths.ensure_private_dir(tmp_path / "a" / "new")) == 0o700
-    tmp_path.joinpath("old").mkdir(mode=0o755)
-    assert mode(paths.ensure_private_dir(tmp_path / "old")) == 0o700
-    tmp_path.joinpath("theirs").mkdir(mode=0o755)
-    tmp_path.joinpath("linked").symlink_to(tmp_path / "theirs")
-    assert mode(paths.ensure_private_dir(tmp_path / "linked")) == 0o755, (
-        "what a link leads to is no folder of the workbench's own"
-    )
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    monkeypatch.setattr(paths, "link_safe_root", lambda: None)  # needed if the path has a space
-    assert mode(paths.ensure_private_dir(tmp_path / "theirs")) == 0o755
-
-
 def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stays(
     tmp_path, monkeypatch
 ):
@@ -397,6 +318,8 @@ def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stay
     run_record.create({}, world, [], {})
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "named"))
     run_record.create({}, world, [], {})
+    (tmp_path / "linked").symlink_to(tmp_path / "named")
+    paths.ensure_private_dir(tmp_path / "linked")  # it is no folder of the workbench's own
     assert [oct((tmp_path / f).stat().st_mode)[-3:] for f in ("var", "runs", "named")] == [
         "700",
         "700",
@@ -407,23 +330,6 @@ def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stay
 def test_what_a_connect_worker_resolves_is_left_to_it():
     reference = params.load("local").connect.password_reference
     assert reference == f"${{directory:{paths.state_dir()}/secrets:postgres.replication}}"
-
-
-@pytest.mark.parametrize(
-    ("address", "parts"),
-    [
-        ("127.0.0.1:9092", ("127.0.0.1", 9092)),
-        ("http://h:80/x", ("h", 80)),
-        ("sc://h:15002", ("h", 15002)),
-    ],
-)
-def test_addresses_split(address, parts):
-    assert params.split_host_port(address) == parts
-
-
-def test_only_file_addresses_are_local_paths():
-    assert str(paths.local_path("file:/a/b")) == str(paths.local_path("file:///a/b")) == "/a/b"
-    assert paths.local_path("s3a://bucket/a") is None
 
 
 def test_values_of_parameters():
@@ -487,14 +393,6 @@ def test_a_source_is_the_database_of_a_world_with_the_same_state(monkeypatch, tm
     assert bikes.source("postgres") is world, "not the source again"
 
 
-def test_a_mariadb_source_is_the_second_database_of_its_world(monkeypatch, tmp_path):
-    text = f"extends: local\nsources:\n  bikes: {{{SOURCE.replace('postgres', 'mysql')}}}\n"
-    bikes = own_world(monkeypatch, tmp_path, text).source("bikes")
-    assert (bikes.mysql.engine, bikes.mysql.database) == ("mysql", "bikes")
-    assert bikes.mysql.password_reference.endswith("secrets:bikes}")
-    assert bikes.manages("postgres") and not bikes.manages("mariadb")
-
-
 def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_path):
     text = "extends: local\nkafka: {bootstrap: 'broker.example.com:9092', managed: false}\n"
     world = own_world(monkeypatch, tmp_path, text)
@@ -509,16 +407,10 @@ def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_p
         ("extends: locl\n", "there is no world 'locl'(?s:.*)local"),
         ("extends: mine\n", "the file extends itself: mine"),
         ("extends: local\nsources: {bikes: 7}\n", "sources.bikes: Input should be a valid dict"),
-        ("extends: local\nsources: 7\n", "sources: Input should be a valid dictionary"),
         (
             f"extends: local\nsources: {{b: {{{SOURCE}, hots: x}}}}\n",
             "unknown key 'hots'(?s:.*)host",
         ),
-        (
-            f"extends: local\nsources: {{b: {{{SOURCE}, ssl: maybe}}}}\n",
-            "sources.b.ssl: .*'verify-full'",
-        ),
-        ("extends: local\nsources: {b: {engine: postgres}}\n", "missing key 'host'"),
         *(
             (
                 f"extends: local\nsources: {{{name}: {{{SOURCE}}}}}\n",

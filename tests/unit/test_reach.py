@@ -128,12 +128,10 @@ def test_a_registry_and_a_mysql_that_the_user_runs_are_checked_and_shown():
     assert states["apicurio"] == states["mariadb"] == "unreachable"
 
 
-def test_a_service_of_a_source_is_restarted_with_the_user_of_the_stack(monkeypatch):
+def test_a_service_of_a_source_is_started_with_the_user_of_the_stack(monkeypatch):
     world = params.load("local")
-    (name,) = [each for each in world.sources if world.sources[each].engine == "postgres"]
     started = []
     monkeypatch.setattr(lifecycle, "_start", lambda world, *_: started.append(world))
     monkeypatch.setattr(lifecycle.artifacts, "ensure", lambda *names: None)
-    monkeypatch.setattr(lifecycle.process, "stop", lambda name: False)
-    stack.restart(world.source(name), "postgres")
+    stack.up(world.source("bikeshare"), ["postgres"])
     assert started == [world] and started[0].postgres.database == world.postgres.database

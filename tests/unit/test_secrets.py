@@ -4,12 +4,10 @@ import re
 import stat
 
 import pytest
-from workbench import stack
-from workbench.base import params, paths, secrets
+from workbench.base import paths, secrets
 from workbench.base.errors import ParamsError
 from workbench.base.secrets import Secret
 from workbench.run import run_record
-from workbench.stack import services
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +31,6 @@ def test_made_once_and_readable_by_us_only():
     assert not list(secrets.secrets_dir().glob(".*"))
 
 
-def test_the_passwords_of_an_instance_are_those_it_names():
-    secrets.ensure(services.SECRETS)
-    assert set(secrets.read()) == set(services.SECRETS)
-
-
 def test_the_environment_gives_what_the_file_has_not(monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_A_B", "from outside")
     assert Secret("a.b").reveal() == "from outside"
@@ -49,22 +42,13 @@ def test_the_environment_gives_what_the_file_has_not(monkeypatch):
     assert Secret("a.b").reveal() == "from outside"
 
 
-def test_another_value_in_the_environment_is_refused_and_the_file_stays(monkeypatch):
-    secrets.ensure(services.SECRETS)
+def test_a_stored_secret_stays_whatever_the_environment_says(monkeypatch):
+    """PostgreSQL keeps the password of its initialization, and Kafka Connect reads the file."""
+    secrets.ensure(["a.b"])
     before = secrets.read()
-    monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-outside")
-    for call in (
-        lambda: secrets.ensure(services.SECRETS),
-        lambda: stack.ensure_running(params.load("local"), "kafka"),
-    ):
-        with pytest.raises(
-            ParamsError, match="WORKBENCH_SECRET_POSTGRES_ADMIN is not the password"
-        ) as error:
-            call()
-        said = str(error.value)
-        assert str(secrets.secrets_dir()) in said and "unset" in said and "workbench clean" in said
-        assert "canary" not in said and before["postgres.admin"] not in said
-    assert secrets.read() == before
+    monkeypatch.setenv("WORKBENCH_SECRET_A_B", "another")
+    secrets.ensure(["a.b"])
+    assert secrets.read() == before and Secret("a.b").reveal() == before["a.b"]
 
 
 ODD = [r"a\b\n\u0041", " two  spaces ", "#!=:", "pässword ☃ 😀", "\\", "a=b", "\"'${x}"]

@@ -11,8 +11,7 @@ from worlds import with_settings
     "world, more, tables, blank",
     [
         ("local", {}, "file:/lake", [server.EMPTY_CORE_CONF, server.EMPTY_CLUSTER_CONF]),
-        ("local", {}, "s3a://bucket/lake", [server.EMPTY_CLUSTER_CONF]),
-        ("cluster", {}, "file:/lake", [server.EMPTY_CORE_CONF, server.EMPTY_CLUSTER_CONF]),
+        ("cluster", {}, "s3a://bucket/lake", [server.EMPTY_CLUSTER_CONF]),
         ("cluster", {"master": "spark://10.0.0.1:7077"}, "file:/lake", []),
     ],
 )
@@ -32,12 +31,6 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
     for side in ("driver", "executor"):  # Hudi's clock
         options = conf.get(f"spark.{side}.extraJavaOptions", conf["spark.driver.extraJavaOptions"])
         assert "-Duser.timezone=UTC" in options.split()
-    assert {f.name for f in server.EMPTY_CLUSTER_CONF.rglob("*.xml")} == {
-        "core-default.xml",
-        "hdfs-default.xml",
-        "mapred-default.xml",
-        "yarn-default.xml",
-    }
 
 
 def test_a_catalog_whose_making_was_killed_is_made_anew_and_a_whole_one_is_kept(tmp_path):

@@ -38,11 +38,10 @@ def client(region: str, service: str) -> Any:
         service: boto3's name of the service, such as `kafkaconnect`.
 
     Raises:
-        StackError: there are no credentials, or there is no such region.
+        StackError: there is no such region, or no such profile.
     """
     import boto3
     from botocore.config import Config
-    from botocore.exceptions import NoCredentialsError
 
     config = Config(
         retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
@@ -50,10 +49,7 @@ def client(region: str, service: str) -> Any:
         read_timeout=60,
     )
     with translate_errors(f"{service} in {region}"):
-        session = boto3.Session()
-        if not session.get_credentials():  # boto3 would return a client that never has any
-            raise NoCredentialsError
-        return session.client(service, region_name=region, config=config)
+        return boto3.Session().client(service, region_name=region, config=config)
 
 
 def call(region: str, service: str, operation: str, /, **params: Any) -> dict[str, Any]:
@@ -121,18 +117,18 @@ def _to_stack_error(error: Exception, location: str) -> Optional[StackError]:
     names = code or " ".join(cls.__name__ for cls in type(error).__mro__)
     if "still expired" in text:
         names = "Expired"
+    known = [row for row in CATALOG["errors"] if re.search(row[0], names)]
+    if not known and not code:
+        return None
+    _, message, hint = [*known, ("", "AWS rejects the call", "")][0]
+    if "credentials" in message:
+        client.cache_clear()  # a client keeps its credentials, and that there were none
+    message = message.format(max_attempts=MAX_ATTEMPTS)
+    denied = DENIAL.search(text)
+    if denied:
+        message = f"{denied[1]} is not allowed on {denied[2] or 'its resource'}"
     location = f"{location}: {code}" if code else location
-    for pattern, message, hint in CATALOG["errors"]:
-        if re.search(pattern, names):
-            if "credentials" in message:
-                client.cache_clear()  # a client keeps its credentials
-            denied = "denies" in message and DENIAL.search(text)
-            if denied:
-                message = f"{denied[1]} is not allowed on {denied[2] or 'its resource'}"
-                return StackError(message, location=location, expected=text, hint=hint)
-            message = message.format(max_attempts=MAX_ATTEMPTS)
-            return StackError(f"{message}: {text}", location=location, hint=hint)
-    return StackError(f"AWS rejects the call: {text}", location=location) if code else None
+    return StackError(f"{message}: {text}", location=location, hint=hint)
 
 
 def error_code(error: BaseException) -> str:

@@ -1,9 +1,9 @@
 """Calls of services over HTTP."""
 
-import time
 from typing import Any, Collection, Optional, Sequence
 
 import requests
+from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
 from urllib3.util import Retry
 
@@ -35,10 +35,6 @@ RETRY_POLICY = CappedRetry(
     raise_on_status=False,
     backoff_factor=0.3,
 )
-
-IDLE_SECONDS = 5  # a server may close a connection that is not used for longer
-# {server: a session with an open connection that no call uses, and since when}
-_idle_sessions: dict[str, tuple[requests.Session, float]] = {}
 
 
 def session(url: str) -> requests.Session:
@@ -96,24 +92,18 @@ def call(
         StackError: the service does not respond.
     """
     retries = RETRY_POLICY.new(status_forcelist=retry_statuses)
-    server = "/".join(url.split("/", 3)[:3])
-    client, idle_since = _idle_sessions.pop(server, (None, 0.0))
-    if client is None or time.monotonic() - idle_since > IDLE_SECONDS:
-        client = session(url)
     try:
-        adapter: Any = client.get_adapter(url)
-        adapter.max_retries = retries
-        response = client.request(
-            method,
-            url,
-            json=body,
-            timeout=(5, timeout),
-            headers=headers,
-            auth=HTTPBasicAuth(*auth) if auth else None,
-            verify=tls.verify(url),
-        )
-        _idle_sessions[server] = client, time.monotonic()
-        return response
+        with session(url) as client:
+            client.mount(url, HTTPAdapter(max_retries=retries))
+            return client.request(
+                method,
+                url,
+                json=body,
+                timeout=(5, timeout),
+                headers=headers,
+                auth=HTTPBasicAuth(*auth) if auth else None,
+                verify=tls.verify(url),
+            )
     except requests.RequestException as e:
         raise StackError(
             f"{service} does not answer: {type(e).__name__}",

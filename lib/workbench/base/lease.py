@@ -54,24 +54,15 @@ def hold(uri: str, on_locked: OnLocked = None) -> Iterator[None]:
     with wait.file_lock(lock_file, on_locked) as owner_id:
         lock = _LockObject(uri, owner_id)
         wait.wait_until(
-            lambda: lock.acquire(on_locked),
+            lambda: lock.write(take=True, on_locked=on_locked),
             f"the lock {uri}",
             timeout=math.inf,
             interval=0.2,
             is_transient=lambda e: False,
         )
-        stop_event = threading.Event()
-        thread = threading.Thread(target=lock.heartbeat, args=[stop_event], daemon=True)
-        thread.start()
-        try:
+        with wait.background(lock.keep) as kept:
             yield
-        finally:
-            stop_event.set()
-            thread.join()
-            # If this fails, processes on other machines wait until the lease has expired.
-            with contextlib.suppress(StackError):
-                lock.write(released=True)
-    if not lock.etag:
+    if not kept.result():
         raise LakeError(
             "a lock was lost while it was held",
             location=uri,
@@ -81,77 +72,59 @@ def hold(uri: str, on_locked: OnLocked = None) -> Iterator[None]:
 
 
 class _LockObject:
-    """A lock object in S3.
-
-    Attributes:
-        etag: ETag of the object while the lock is held; empty before that, and after a loss.
-    """
+    """A lock object in S3."""
 
     def __init__(self, uri: str, owner_id: str):
         self.bucket, self.key = paths.parse_s3_uri(uri)
-        self.owner = {"by": owner_id, "host": socket.gethostname(), "pid": os.getpid(), "beat": 0}
-        self.etag = ""
+        self.owner = {"by": owner_id, "host": socket.gethostname(), "pid": os.getpid()}
 
-    def acquire(self, on_locked: OnLocked) -> bool:
-        """Acquire the lock if it is free, expired, or was left by a process of this machine.
+    def keep(self, stop: threading.Event) -> bool:
+        """Renew the lease until the event is set, then release it.
 
         Returns:
-            Whether this process has the lock now.
+            False if another process has taken the lock over.
         """
-        owner, etag, is_free = self._read()
-        if is_free or owner["by"] == self.owner["by"]:
-            self.etag = self._put(self.owner, etag)
-        elif on_locked:
-            raise on_locked(f"{owner['pid']} on {owner['host']}")
-        return bool(self.etag)
-
-    def heartbeat(self, stop_event: threading.Event) -> None:
-        """Renew the lease until the event is set."""
-        for number in itertools.count(1):
-            if stop_event.wait(HEARTBEAT_SECONDS):
-                return
-            # The number changes the content, and so the ETag. After an error the next heartbeat
-            # renews the lease.
+        for beat in itertools.count(1):
+            changes = {"released": True} if stop.wait(HEARTBEAT_SECONDS) else {"beat": beat}
+            # After an error the next heartbeat renews the lease. If the release fails, processes on
+            # other machines wait until the lease has expired.
             with contextlib.suppress(StackError):
-                self.write(beat=number)
+                # A write whose response was lost may have succeeded: then the next attempt of boto3,
+                # with the old ETag, has failed.
+                if not any(self.write(**changes) for _ in range(2)):
+                    return False
+            if "released" in changes:
+                break
+        return True
 
-    def write(self, **changes: Any) -> None:
-        """Overwrite the object while the lock is held.
+    def write(self, take: bool = False, on_locked: OnLocked = None, **changes: Any) -> bool:
+        """Write the object if this process, or another one on this machine before it, has the lock.
 
-        A write whose response was lost may have succeeded, so the object is read before the lock
-        counts as lost.
-        """
-        if not self.etag:
-            return
-        body = {**self.owner, **changes}
-        etag = self._put(body, self.etag)
-        if not etag:
-            owner, current, _ = self._read()
-            etag = self._put(body, current) if owner.get("by") == self.owner["by"] else ""
-        self.etag = etag
-
-    def _put(self, body: dict[str, Any], etag: str) -> str:
-        """Write the object if it still has this ETag. An empty ETag: if the object does not exist.
+        Args:
+            take: write it also if the lock is free or expired.
+            on_locked: returns the exception to raise if another owner has the lock (see `hold`).
+            changes: what the object says beside the owner; another content has another ETag.
 
         Returns:
-            The new ETag, empty if the condition was not met.
+            Whether it was written: not if another owner has the lock, or has written meanwhile.
         """
-        condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
-        with aws.ignore_error_codes(LOST_ERROR_CODES):
-            response = self._call("put_object", Body=json.dumps(body).encode("utf-8"), **condition)
-            return str(response["ETag"])
-        return ""
-
-    def _read(self) -> tuple[dict[str, Any], str, bool]:
-        """Return the last owner, the ETag, and whether the lock is free or expired."""
+        owner, is_free, condition = self.owner, True, {"IfNoneMatch": "*"}
         with aws.ignore_error_codes("NoSuchKey"), aws.translate_errors(f"s3.get_object {self.key}"):
             response = self._call("get_object")
             owner = json.loads(response["Body"].read())
             now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
             age_s = (now - response["LastModified"]).total_seconds()
-            is_free = not owner or "released" in owner or age_s >= LEASE_SECONDS
-            return owner, response["ETag"], is_free
-        return {}, "", True
+            is_free = take and ("released" in owner or age_s >= LEASE_SECONDS)
+            condition = {"IfMatch": response["ETag"]}
+        if owner["by"] != self.owner["by"] and not is_free:
+            if on_locked:
+                raise on_locked(f"{owner['pid']} on {owner['host']}")
+            return False
+        body = json.dumps({**self.owner, **changes}).encode("utf-8")
+        with aws.ignore_error_codes(LOST_ERROR_CODES):
+            self._call("put_object", Body=body, **condition)
+            return True
+        return False
 
     def _call(self, operation: str, **params: Any) -> dict[str, Any]:
         region = os.environ.get("AWS_REGION", "us-east-1")

@@ -12,18 +12,12 @@ from .errors import ParamsError, StackError, WorkbenchError, first_line
 from .params import World
 
 TIMEOUT_S = 10.0  # of one read or write
-# {channel: the keys in section `watch` that it needs}
-CHANNELS = {
-    "webhook": ("webhook",),
-    "sns": ("sns_topic",),
-    "mail": ("mail_to", "mail_server"),
-}
 
 
 def require_addresses(world: World, *channels: str) -> None:
     """Raise ParamsError if one of these channels of CHANNELS has no address."""
     for channel in channels:
-        for key in CHANNELS[channel]:
+        for key in CHANNELS[channel][1]:
             if not getattr(world.watch, key):
                 raise ParamsError(
                     f"the channel {channel} has no address",
@@ -43,15 +37,16 @@ def send(world: World, channel: str, text: str) -> None:
     Raises:
         StackError: the channel does not accept the text.
     """
+    send_text, keys = CHANNELS[channel]
     try:
-        SENDERS[channel](world, text)
+        send_text(world, text)
     except Exception as e:  # noqa: BLE001 - of three clients, which have no common base class
         # the text of an error may have the URL of the webhook, which is a credential
         shows_text = channel != "webhook" or isinstance(e, WorkbenchError)
         reason = first_line(e) if shows_text else type(e).__name__
         raise StackError(
             f"{channel} does not accept the message: {reason}",
-            location=f"{world.file}: watch.{CHANNELS[channel][-1]}",
+            location=f"{world.file}: watch.{keys[-1]}",
         ) from None
 
 
@@ -86,8 +81,9 @@ def _send_mail(world: World, text: str) -> None:
         server.send_message(message)
 
 
-SENDERS: dict[str, Callable[[World, str], None]] = {
-    "webhook": _send_webhook,
-    "sns": _send_sns,
-    "mail": _send_mail,
+# {channel: how it sends a text, and the keys in section `watch` that it needs}
+CHANNELS: dict[str, tuple[Callable[[World, str], None], list[str]]] = {
+    "webhook": (_send_webhook, ["webhook"]),
+    "sns": (_send_sns, ["sns_topic"]),
+    "mail": (_send_mail, ["mail_to", "mail_server"]),
 }

@@ -15,22 +15,16 @@ differ from params/local.yaml. Values may contain references.
 import html
 import os
 import re
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Mapping, Optional, Union
+from typing import Any, Mapping, Optional, Union
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import PrivateAttr, ValidationError
 
 from . import aws, environment, paths, secrets, yaml_files
 from .errors import ParamsError, did_you_mean, redact_credentials
+from .models import ConfigModel, Sections, Server, Source, parse_digits
 from .paths import LOOPBACK_ADDRESS
 from .secrets import Secret, s3_credentials_file
 from .state import State
@@ -54,217 +48,14 @@ EMBEDDED_VALUES = {
 SECTION_OF_SERVICE = {"mariadb": "mysql", "apicurio": "registry", "s3": "lake"}
 # the sources that a world has without an entry in `sources`; the name of each is its engine, too
 BUILT_IN_SOURCES = ("postgres", "mariadb")
-MAX_INTERVAL_S = 86_400
 SECRET_REFERENCE = re.compile(rf"\$\{{secret:({secrets.SECRET_NAME.pattern})\}}")
+REFERENCE = re.compile(r"(?<!\$)\$\{([^${}]*)\}")
 COPY_LINE_HINT = "copy the line from params/local.yaml and adapt it"
 
 
-def _parse_digits(value: Any) -> Any:
-    """Return the number of a text of digits: a parameter of AWS is a text."""
-    return int(value) if isinstance(value, str) and re.fullmatch("[0-9]+", value) else value
-
-
-def _require_reference(value: Any) -> Any:
-    """Reject a password in a params file."""
-    if not isinstance(value, Secret):
-        raise ValueError(
-            "a password is always a reference such as ${secret:postgres.admin}; "
-            "`workbench secret NAME` stores a password of your own"
-        )
-    return value
-
-
-Number = Annotated[int, BeforeValidator(_parse_digits)]
-Password = Annotated[Secret, BeforeValidator(_require_reference)]
-
-
-class ConfigModel(BaseModel, frozen=True, extra="forbid", strict=True, allow_inf_nan=False):
-    """A section of a world, strictly typed.
-
-    Unknown keys, and numbers that are infinite or none, are rejected. A text field rejects 5432, and a
-    bool field rejects 1.
-    """
-
-
-class Stack(ConfigModel):
-    """The services: embedded or external."""
-
-    # True: `stack` starts the services. False: `stack` only checks that they can be reached.
-    embedded: bool
-    # On AWS: the prefix of the names of stacks, parameters, secrets, connectors and tags; else "".
-    deployment: str = Field(
-        pattern=r"^([a-z][a-z0-9-]{1,19})?$", description="2 to 20 small letters, digits and -"
-    )
-    port_base: Number = Field(ge=1024, le=65500)
-    java_compiler: Literal["quick", "full"]  # see stack/services.py
-
-
-class Service(ConfigModel):
-    """A service that an embedded stack can start."""
-
-    # False: the user runs it. An embedded stack neither starts nor stops it.
-    managed: bool = True
-
-
-class Server(Service):
-    """A database server, and a database on it."""
-
-    engine: Literal["postgres", "mariadb", "mysql"]
-    host: str
-    port: Number
-    database: str
-    admin_user: str
-    admin_password: Password
-    replication_user: str  # the user of the connectors
-    replication_password: Password
-    # see Connect.password_reference, which the section `postgres` has instead
-    password_reference: str = ""
-    # "" lets the client choose. verify-full compares the host name with the certificate, which one
-    # of ssl_ca (a PEM file) has signed, by default one of the system's.
-    ssl: Literal["", "disable", "require", "verify-full"] = ""
-    ssl_ca: str = ""
-
-
-class PostgresServer(Server):
-    """The PostgreSQL of a world."""
-
-    engine: Literal["postgres"]
-
-
-class MySqlServer(Server):
-    """The MariaDB or MySQL of a world."""
-
-    engine: Literal["mariadb", "mysql"]
-
-
-class Source(Server):
-    """A source database of the user; by default its user is that of the connectors, too."""
-
-    admin_user: str = Field(validation_alias="user")
-    admin_password: Password = Field(validation_alias="password")
-    # True: on the server of the world, whose administrator `user` is. A capture grants what it needs.
-    managed: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _complete_login(cls, keys: Any) -> Any:
-        if not isinstance(keys, dict):
-            return keys
-        user, password = keys.get("user"), keys.get("password")
-        return {"replication_user": user, "replication_password": password, **keys}
-
-
-class Kafka(Service):
-    """The Kafka cluster."""
-
-    bootstrap: str
-    # SASL_SSL: MSK with IAM authentication (see topic/kafka_iam.py)
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL"]
-
-
-class Connect(Service):
-    """Kafka Connect (rest), or MSK Connect."""
-
-    kind: Literal["rest", "msk"]
-    url: str
-    user: str  # of the REST API; "" if it requires no password
-    password: Password
-    topic_prefix: str
-    # The reference to a secret in a connector configuration. Only the Connect worker resolves it.
-    password_reference: str
-
-    @property
-    def auth(self) -> Optional[tuple[str, bytes]]:
-        """User and password of the REST API, None if it requires none."""
-        return (self.user, self.password.reveal().encode()) if self.user else None
-
-
-class Registry(Service):
-    """The schema registry."""
-
-    kind: Literal["apicurio", "glue"]
-    url: str
-    wire: Literal["apicurio_legacy8", "glue"]  # see topic/wire.py
-
-
-class Lake(ConfigModel):
-    """The lake's endpoint and folders, as file:, s3a: or s3: URIs."""
-
-    # URL of an S3 service other than AWS, such as http://127.0.0.1:9000; "" for AWS, and for a
-    # folder.
-    endpoint: str
-    root: str  # everything lies below it
-    landing: str  # raw files written by the sink
-    tables: str  # Hudi tables
-    dead_letters: str
-    checkpoints: str
-
-
-class Spark(Service):
-    """Spark, and its size."""
-
-    # connect: Spark Connect; classic: a session in this process, for `master`; emr_serverless: Spark
-    # Connect on EMR Serverless.
-    kind: Literal["connect", "classic", "emr_serverless"]
-    url: str  # of Spark Connect, sc://…; on EMR Serverless the id of the application
-    master: str  # local[2], local-cluster[2,1,1024], spark://…, yarn
-    driver_memory: str
-    executor_memory: str
-    parallelism: int
-
-
-class Query(ConfigModel):
-    """The query engine."""
-
-    kind: Literal["spark", "athena"]
-
-
-# a warning (amber), and an alarm (red); strict mode would reject YAML's list
-Limits = Annotated[tuple[float, float], Field(strict=False)]
-
-
-class Watch(ConfigModel):
-    """Thresholds of `workbench watch`: a warning (amber), then an alarm (red)."""
-
-    # between two observations
-    interval_s: float = Field(
-        10.0, gt=0, le=MAX_INTERVAL_S, description="seconds, above 0 and up to a day"
-    )
-    freshness_s: Limits = (10.0, 60.0)  # p95 from commit to visible, of ten minutes
-    unread_s: Limits = (10.0, 60.0)  # age of the oldest message that is not in the lake
-    retained_mib: Limits = (256.0, 1024.0)  # log that a slot retains
-    disk_free_mib: Limits = (2048.0, 512.0)
-    stalled_s: float = 60.0  # slot whose position stands still while the log grows
-    silent_s: float = 30.0  # source that changes, topic without messages
-    small_files: int = 200  # base files below 1 MiB
-    log_ratio: float = 1.0  # bytes of unmerged logs for each byte of base files
-    # of notifications; "" for none. The password of the mail server is a secret.
-    webhook: Optional[Password] = None  # the URL of a webhook is a credential
-    sns_topic: str = ""
-    mail_to: str = ""
-    mail_server: str = ""  # host:port
-    mail_user: str = ""
-    mail_password: Optional[Password] = None
-
-
-class World(ConfigModel):
+class World(Sections):
     """An environment profile: the sections of one params file, and what is open of it."""
 
-    name: str
-    description: str
-    region: str
-    stack: Stack
-    postgres: PostgresServer
-    mysql: MySqlServer  # MariaDB, or MySQL (Aurora), which has another Debezium plugin
-    kafka: Kafka
-    connect: Connect
-    registry: Registry
-    lake: Lake
-    spark: Spark
-    query: Query
-    # {name: source}; the name is that of the source in commands and secrets
-    sources: dict[str, Source] = Field(default_factory=dict)
-    watch: Watch = Field(default_factory=Watch)
     file: Path = Path()  # the path of the file; not a key
     _state: State = PrivateAttr(default_factory=State)
     _base: Optional["World"] = PrivateAttr(None)
@@ -413,41 +204,34 @@ def _params_file(name: str) -> Path:
     return paths.ROOT / "params" / f"{name}.yaml"
 
 
-def _deployment(raw: dict[str, Any]) -> tuple[str, str]:
-    return str(raw.get("region") or ""), str(_section(raw, "stack").get("deployment") or "")
-
-
 def _section(raw: dict[str, Any], name: str) -> dict[str, Any]:
     section = raw.get(name)
     return section if isinstance(section, dict) else {}
 
 
-def _read_params(path: Path) -> dict[str, Any]:
+def _read_params(path: Path, *extending: Path) -> dict[str, Any]:
     """Return the keys of a params file, with those of the files that it extends.
+
+    Args:
+        path: the file.
+        extending: the files that extend it.
 
     Raises:
         ParamsError: see `_read_yaml`; or files extend each other.
     """
-    raw, files = _read_yaml(path), [path]
-    while "extends" in raw:
-        name = str(raw.pop("extends"))
-        files.append(_params_file(name))
-        if files[-1] in files[:-1]:
-            raise ParamsError(
-                f"the file extends itself: {name}",
-                location=f"{paths.display_path(path)}: extends",
-                expected="a world such as local",
-            )
-        raw = _merge({**_read_yaml(files[-1]), "name": path.stem}, raw)
-    return raw
-
-
-def _merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of a file with changes; the keys of a section are merged one by one."""
-    merged = {**base, **changes}
-    for name in changes:
-        if isinstance(changes[name], dict):
-            merged[name] = {**_section(base, name), **changes[name]}
+    raw = _read_yaml(path)
+    if "extends" not in raw:
+        return raw
+    base = _params_file(str(raw.pop("extends")))
+    if base in (path, *extending):
+        raise ParamsError(
+            f"the file extends itself: {base.stem}",
+            location=f"{paths.display_path(path)}: extends",
+            expected="a world such as local",
+        )
+    merged = {**_read_params(base, path, *extending), "name": path.stem}
+    for name, value in raw.items():
+        merged[name] = {**_section(merged, name), **value} if isinstance(value, dict) else value
     return merged
 
 
@@ -479,7 +263,7 @@ def load_file(path: Path) -> World:
     if port_base and _section(raw, "stack"):
         raw["stack"] = {**raw["stack"], "port_base": port_base}
     try:
-        world = World.model_validate(References(raw, file).resolve(raw))
+        world = World.model_validate(_resolve(raw, file))
     except ValidationError as e:
         raise _to_params_error(e, file) from None  # pydantic's text would show secrets
     for reserved in sorted({*BUILT_IN_SOURCES} & {*world.sources}):
@@ -557,72 +341,49 @@ def _validate_embedded(world: World, file: str) -> None:
         )
 
 
-class References:
-    """The values of a file's references; AWS is called when the first one needs it."""
+def _resolve(raw: dict[str, Any], file: str) -> dict[str, Any]:
+    """Return the keys of a file with their references resolved; one to a secret is a Secret.
 
-    def __init__(self, raw: dict[str, Any], file: str):
-        """Read the region, the deployment and the port base from the keys of a file.
+    AWS is called when the first reference needs it.
 
-        Args:
-            raw: the keys.
-            file: the file, for errors.
-        """
-        self.file = file
-        self.region, self.deployment = _deployment(raw)
-        self.values = {
-            "state": str(paths.state_dir()),
-            "root": str(paths.SAFE_ROOT),
-            "deployment": self.deployment,
-        }
-        port_base = _parse_digits(_section(raw, "stack").get("port_base"))
-        if not isinstance(port_base, int):
-            port_base = 0  # the world is not valid, and pydantic says so
-        self.values |= {f"port:{n}": str(port_base + n) for n in range(paths.MAX_PORTS)}
+    Raises:
+        ParamsError: there is no such reference.
+    """
+    stack = _section(raw, "stack")
+    region, deployment = str(raw.get("region") or ""), str(stack.get("deployment") or "")
+    port_base = parse_digits(stack.get("port_base"))
+    first_port = port_base if isinstance(port_base, int) else 0  # pydantic rejects any other
+    values = {f"port:{n}": str(first_port + n) for n in range(paths.MAX_PORTS)}
+    values["state"], values["root"] = str(paths.state_dir()), str(paths.SAFE_ROOT)
+    values["deployment"] = deployment
+    parameters = cache(partial(aws.parameters, region, deployment))
 
-    @cached_property
-    def parameters(self) -> dict[str, str]:
-        """The SSM parameters of the deployment."""
-        return aws.parameters(self.region, self.deployment)
+    def look_up(path: str, reference: re.Match[str]) -> str:
+        kind, _, name = reference[1].partition(":")
+        if kind == "ssm" and deployment:
+            return aws.require_parameter(parameters(), deployment, name, error=ParamsError)
+        if reference[1] not in values:
+            raise ParamsError(
+                f"unknown reference {reference[0]}",
+                location=f"{file}: {path}",
+                expected="${port:0…39}, ${state}, ${root}, ${deployment}, ${ssm:NAME} where there "
+                "is a deployment, or ${secret:NAME} as the whole value",
+            )
+        return values[reference[1]]
 
-    def resolve(self, value: Any, path: str = "") -> Any:
-        """Return a value of the file with its references resolved; one to a secret is a Secret.
-
-        Args:
-            value: a mapping, or a scalar.
-            path: key path of the value.
-
-        Raises:
-            ParamsError: there is no such reference.
-        """
+    def resolve(value: Any, path: str) -> Any:
         if isinstance(value, dict):
-            return {name: self.resolve(value[name], f"{path}.{name}") for name in value}
+            return {name: resolve(value[name], f"{path}.{name}") for name in value}
         if not isinstance(value, str):
             return value
         secret = SECRET_REFERENCE.fullmatch(value)
         if secret:
-            return Secret(secret[1], self.region, self.deployment)
-
-        def look_up(match: re.Match[str]) -> str:
-            return self._look_up(match[1], path.lstrip("."))
-
+            return Secret(secret[1], region, deployment)
         # $${ is an escape: the text is for a Connect worker, which resolves it. Our own references
         # inside it are resolved here.
-        text = re.sub(r"\$\{(deployment|state|root)\}", look_up, value)
-        return re.sub(r"(?<!\$)\$\{([^}]*)\}", look_up, text).replace("$${", "${")
+        return REFERENCE.sub(partial(look_up, path), value).replace("$${", "${")
 
-    def _look_up(self, reference: str, path: str) -> str:
-        """Return the value of a reference: the text between ${ and }."""
-        if reference in self.values:
-            return self.values[reference]
-        kind, _, name = reference.partition(":")
-        if kind == "ssm" and self.deployment:
-            return aws.require_parameter(self.parameters, self.deployment, name, error=ParamsError)
-        raise ParamsError(
-            f"unknown reference ${{{reference}}}",
-            location=f"{self.file}: {path}",
-            expected="${port:0…39}, ${state}, ${root}, ${deployment}, ${ssm:NAME} where there is a "
-            "deployment, or ${secret:NAME} as the whole value",
-        )
+    return {str(name): resolve(value, str(name)) for name, value in raw.items()}
 
 
 def _to_params_error(error: ValidationError, file: str) -> ParamsError:

@@ -119,23 +119,9 @@ def port_base_file() -> Path:
 
 
 def stored_port_base() -> Optional[int]:
-    """Return the port base that this instance was created with, None before its first start.
-
-    Raises:
-        ParamsError: its file has no number.
-    """
+    """Return the port base that this instance was created with, None before its first start."""
     file = port_base_file()
-    if not file.exists():
-        return None
-    text = file.read_text()
-    if not text.isdecimal():
-        raise ParamsError(
-            f"the port base of this instance is {text!r}",
-            location=display_path(file),
-            expected="the number with which it was created, such as 21400",
-            hint="write it into that file",
-        )
-    return int(text)
+    return int(file.read_text()) if file.exists() else None
 
 
 def store_port_base(number: int) -> None:

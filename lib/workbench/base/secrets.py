@@ -4,9 +4,9 @@ An embedded world stores each secret in a text file `<state>/secrets/<name>`, mo
 DirectoryConfigProvider (KIP-421) reads the same files, so connector configurations contain
 references and no passwords.
 
-An environment variable WORKBENCH_SECRET_<NAME> (upper case, underscores for dots) takes precedence
-over the file. In an embedded world it can set a password at the first start only, because
-PostgreSQL keeps the password of its initialization.
+An environment variable WORKBENCH_SECRET_<NAME> (upper case, underscores for dots) is the secret as long
+as there is no file, and on AWS instead of the Secrets Manager. So in an embedded world it sets a password
+at the first start only: PostgreSQL keeps the password of its initialization.
 """
 
 import contextlib
@@ -49,10 +49,10 @@ class Secret:
             StackError: AWS rejects the request, or cannot be reached.
         """
         variable = _variable_name(self.name)
-        text = os.environ.get(variable)
+        stored = None if self.deployment else read().get(self.name)
+        text = stored or os.environ.get(variable)
         if not text and self.deployment:
             text = aws.secret(self.region, self.deployment, self.name)
-        text = text or read().get(self.name)
         if not text:
             raise ParamsError(
                 f"secret {self.name!r} is not set",
@@ -94,29 +94,6 @@ def revealed() -> set[str]:
     return _revealed
 
 
-def validate_environment(names: Iterable[str]) -> None:
-    """Check that no environment variable differs from the stored secret.
-
-    Args:
-        names: the secrets to check.
-
-    Raises:
-        ParamsError: a variable differs from the file.
-    """
-    stored = read()
-    for name in names:
-        variable = _variable_name(name)
-        text = os.environ.get(variable)
-        if text and name in stored and text != stored[name]:
-            raise ParamsError(
-                f"{variable} is not the password that this instance was created with",
-                location=str(secrets_dir()),
-                expected="the value in the file, or no variable",
-                hint=f"unset {variable}; or `workbench down` and `workbench clean`, "
-                "to create the instance again",
-            )
-
-
 def ensure(names: Iterable[str]) -> None:
     """Create each of these secrets that has no file.
 
@@ -127,11 +104,9 @@ def ensure(names: Iterable[str]) -> None:
         names: names of secrets.
 
     Raises:
-        ParamsError: a variable differs from the file, or contains an unprintable character.
+        ParamsError: a variable contains an unprintable character.
     """
-    names = set(names)
-    validate_environment(names)
-    for name in names - read().keys():
+    for name in {*names} - read().keys():
         store(name, os.environ.get(_variable_name(name)) or random_secrets.token_urlsafe(24))
 
 

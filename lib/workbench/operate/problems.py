@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
 from ..base import yaml_files
-from ..base.params import Limits
+from ..base.models import Limits
 
 PROBLEMS: dict[str, dict[str, str]] = yaml_files.load(Path(__file__).with_suffix(".yaml"))
 LEVELS = ("", "amber", "red")

@@ -12,7 +12,8 @@ from typing import Callable, Iterator, Optional, Sequence, Union
 import pandas as pd
 
 from .. import connect, hudi, own
-from ..base import ParamsError, WorkbenchError, World, did_you_mean, params, wait_until
+from ..base import ParamsError, WorkbenchError, World, did_you_mean, wait_until
+from ..base.models import MAX_INTERVAL_S
 from ..base.wait import stop_on_signal
 from ..flow.flow import CaptureFlow
 from ..topic import topics
@@ -146,10 +147,10 @@ def watch(
         WorkbenchError: there is no such flow.
         ParamsError: the interval is not a number of seconds up to a day.
     """
-    if not 0 <= interval <= params.MAX_INTERVAL_S:
+    if not 0 <= interval <= MAX_INTERVAL_S:
         raise ParamsError(
             f"the interval is {interval}",
-            expected=f"seconds up to {params.MAX_INTERVAL_S:,}; 0: those of the params file",
+            expected=f"seconds up to {MAX_INTERVAL_S:,}; 0: those of the params file",
         )
     watcher = Watcher(world, *names)
     with stop_on_signal() as stop:

@@ -15,7 +15,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from ..base import LakeError, paths, wait, yaml_files
-from ..base.params import ConfigModel
+from ..base.models import ConfigModel
 from ..connect import configs
 from ..flow.resources import OWN_PREFIX
 from ..source import mariadb, postgres

@@ -19,7 +19,7 @@ from pymysql import converters
 from pymysql.constants import FIELD_TYPE
 
 from ..base import SourceError, World, secrets
-from ..base.params import Server
+from ..base.models import Server
 from ..stack.databases import mysql_native_password_hash
 from . import column_types
 from .names import format_sql, require_result, role_credentials

@@ -5,7 +5,7 @@ from typing import Any, Union
 from psycopg import sql
 
 from ..base import SourceError, secrets
-from ..base.params import Server
+from ..base.models import Server
 from ..base.secrets import Secret
 
 

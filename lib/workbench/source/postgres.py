@@ -17,7 +17,7 @@ from psycopg import sql
 
 from .. import stack
 from ..base import SourceError, World, first_line, secrets, wait_until
-from ..base.params import Server
+from ..base.models import Server
 from . import column_types
 from .names import format_sql as format_sql
 from .names import identifier as identifier

@@ -14,7 +14,7 @@ from rich.filesize import decimal as format_size
 
 from ..base import SourceError, WorkbenchError, World, yaml_files
 from ..base.added_columns import is_reserved
-from ..base.params import Server
+from ..base.models import Server
 from ..base.terminal import escape_unprintable
 from ..base.text import plural
 from ..stack.doctor import Finding

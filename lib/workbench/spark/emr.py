@@ -3,12 +3,10 @@
 Source: EMR Serverless guide, "Run interactive sessions … through Spark Connect".
 
 A session is a Spark driver with executors. It starts within two minutes, and costs money while it
-exists. All processes of a user share one session, which they find by its name. The session ends with
-the process that started it, at the end of a headless run, after IDLE_TIMEOUT_MINUTES without a
-request, or with `deploy/down.sh`.
+exists. All processes of a user share one session, which they find by its name. The session ends at the
+end of a headless run, after IDLE_TIMEOUT_MINUTES without a request, or with `deploy/down.sh`.
 """
 
-import atexit
 import contextlib
 import datetime as dt
 import getpass
@@ -127,20 +125,7 @@ def _start_session(world: World, progress: Callable[[str], None]) -> str:
         tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
         configurationOverrides={"runtimeConfiguration": [conf]},
     )["sessionId"]
-    _started_sessions(world).add(session_id)
-    atexit.register(_end_started_sessions, world)
     return session_id
-
-
-def _started_sessions(world: World) -> set[str]:
-    """Return the sessions that this process has started, and ends at its exit."""
-    sessions: set[str] = world.state.get("EMR sessions", set)
-    return sessions
-
-
-def _end_started_sessions(world: World) -> None:
-    for session_id in [*_started_sessions(world)]:
-        terminate_session(world, session_id)
 
 
 def _describe_state(session: dict[str, Any]) -> str:
@@ -167,22 +152,13 @@ def _wait_until_ready(world: World, session_id: str) -> None:
     aws.wait(is_ready, description, timeout=600, interval=2, hint=hint)
 
 
-def terminate_session(world: World, session_id: str) -> None:
-    """End a session, which need not exist."""
-    _started_sessions(world).discard(session_id)
-    _request_end(world, session_id)
-
-
-def _request_end(world: World, session_id: str) -> None:
-    with aws.ignore_error_codes("ResourceNotFound|^ValidationException$"):
-        _call(world, "terminate_session", sessionId=session_id)
-
-
 def terminate_sessions(world: World) -> int:
     """End all sessions of this user, and return their number."""
     sessions = live_sessions(world)
     for session in sessions:
-        terminate_session(world, session["sessionId"])
+        # it may have ended meanwhile
+        with aws.ignore_error_codes("ResourceNotFound|^ValidationException$"):
+            _call(world, "terminate_session", sessionId=session["sessionId"])
     return len(sessions)
 
 
@@ -198,13 +174,8 @@ class Channel(ChannelBuilder):
             options: options of the gRPC channel.
         """
         self.world, self.session, self._lock = world, session_id, threading.Lock()
-        try:
-            _wait_until_ready(world, session_id)
-            endpoint = self._renew_token()
-        except BaseException:  # also Ctrl-C during the start
-            if session_id in _started_sessions(world):
-                terminate_session(world, session_id)
-            raise
+        _wait_until_ready(world, session_id)
+        endpoint = self._renew_token()
         url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
         super().__init__(f"sc://{url.hostname}:{url.port or 443}/;use_ssl=true", options)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base import environment, local_path, split_host_port, state_dir
-from ..base.params import Spark
+from ..base.models import Spark
 from ..base.paths import service_path
 from ..stack import artifacts, cds, services
 from ..stack.process import data_dir, temp_dir
@@ -56,9 +56,10 @@ def server_conf(
     class_path_text = ":".join(map(str, class_path))
     # in UTC: Hudi takes instants from this Java's clock and orders by them
     java_options = services.java_options(java_compiler)
+    spark_jars = sorted((artifacts.package_dir("pyspark") / "jars").glob("*.jar"))
     driver_options = [
         *java_options,
-        *cds.options(temp_dir("spark"), java_options, [*class_path, *services.spark_jars()]),
+        *cds.options(temp_dir("spark"), java_options, [*class_path, *spark_jars]),
         f"-Dderby.system.home={state_dir() / 'data'}",
         *services.java_logging_options("spark", "warn"),
     ]

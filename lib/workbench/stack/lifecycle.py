@@ -1,4 +1,4 @@
-"""Start, stop and inspect the stack: up, ensure_running, down, restart, status.
+"""Start, stop and inspect the stack: up, ensure_running, down, status.
 
 In an embedded world the workbench starts and stops the services, except those that the world does
 not manage (`managed: false`). A service that was started for another world is restarted. An instance
@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, ContextManager, Iterable, Optional, Sequence, TypeVar
 
-from ..base import ServiceLost, StackError, World, logs, params, paths, pidfiles, secrets, tls
+from ..base import ServiceLost, StackError, World, http, logs, params, paths, pidfiles, secrets, tls
 from ..base.wait import file_lock
 from . import artifacts, cds, process, remote, services
 from .artifacts import Progress
@@ -24,20 +24,7 @@ T = TypeVar("T")
 
 
 def _stack_lock() -> ContextManager[str]:
-    """Hold the lock of this instance's stack while services are started or stopped.
-
-    Raises:
-        StackError: an earlier version has made this instance: its state is in var/<name>.
-    """
-    old = paths.VAR_DIR / paths.instance_name()
-    if (old / "secrets").is_dir():
-        raise StackError(
-            "this instance was made by an earlier version of the workbench",
-            location=paths.display_path(old),
-            expected=f"no state there: it is in {paths.display_path(paths.state_dir())} now",
-            hint="stop its services with `make down` of that version (or kill the processes whose pids "
-            f"`ls {paths.display_path(old)}/run` names), then remove the folder with its data",
-        )
+    """Hold the lock of this instance's stack while services are started or stopped."""
     paths.link_safe_root()
     return file_lock(paths.state_dir() / "up.lock")
 
@@ -91,9 +78,7 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     tls.ensure()
     cds.create_base_archive()
     started_at = time.monotonic()
-    outdated, own_ports = _outdated(world, names), process.bound_ports()
-    for name in outdated:  # none is stopped that could not start again
-        process.require_free_ports(get_service(name), world, own_ports)
+    outdated = _outdated(world, names)
     _stop(outdated)
 
     def start(name: str) -> None:
@@ -112,17 +97,14 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
 
 
 def _used_by_connectors(world: World) -> list[str]:
-    """Return the services started on demand whose address a deployed connector has.
+    """Return the services started on demand whose port a deployed connector has.
 
     Without them its tasks would fail. Connect must be running.
     """
-    configs = services.Connect().deployed(world)
-    addresses = {"apicurio": world.registry.url, "mariadb": f'"database.port":"{world.mysql.port}"'}
-    return [
-        name
-        for name, address in addresses.items()
-        if has_service(world, name) and address in configs
-    ]
+    url = f"{world.connect.url}/connectors?expand=info"
+    configs = http.call("Kafka Connect", "GET", url, auth=world.connect.auth).text
+    on_demand = [name for name in services.ON_DEMAND_SERVICES if has_service(world, name)]
+    return [name for name in on_demand if str(get_service(name).ports(world)[0]) in configs]
 
 
 def _outdated(world: World, names: list[str]) -> list[str]:
@@ -136,7 +118,6 @@ def ensure_running(world: World, *names: str) -> None:
     and activates the world (see `params.activate`) until another one is.
 
     Raises:
-        ParamsError: the environment sets a password that is not the instance's.
         StackError: a service cannot be started or reached, or the world refers to a resource that
             does not exist yet.
     """
@@ -146,7 +127,6 @@ def ensure_running(world: World, *names: str) -> None:
     if not world.stack.embedded:
         return
     _require_port_base(world)
-    secrets.validate_environment(services.SECRETS)
     selected = with_dependencies(world, names)
     world = world.base
     outdated = _outdated(world, selected)
@@ -211,20 +191,6 @@ def kill(name: str) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
     process.kill_orphans(name)
-
-
-def restart(world: World, name: str) -> None:
-    """Stop and start one embedded service.
-
-    Raises:
-        StackError: the world does not manage the service.
-    """
-    if not world.manages(name):
-        raise StackError(f"{name} is not restarted: world {world.name!r} does not manage it")
-    world = world.base  # the administrator of a source is another user
-    _require_port_base(world)
-    stop(name)
-    up(world, [name])
 
 
 def status(world: World) -> list[Status]:

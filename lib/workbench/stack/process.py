@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Collection, Optional
+from typing import Optional
 
 import psutil
 
@@ -293,7 +293,7 @@ def start(service: Service, world: World) -> str:
             if running_process(service.name):
                 raise
     kill_orphans(service.name)
-    require_free_ports(service, world)
+    _require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
@@ -320,23 +320,9 @@ def _wait_ready(service: Service, world: World) -> None:
     )
 
 
-def bound_ports() -> set[int]:
-    """Return the ports of all running services of this instance."""
-    running = filter(running_process, pidfiles.names())
-    return {port for name in running for port in pidfiles.read(name)["ports"]}
-
-
-def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
-    """Raise StackError if another process has a port of a service.
-
-    Args:
-        service: the service that is about to start.
-        world: the world that it starts for.
-        ignored: ports of services that are stopped before this one starts.
-    """
+def _require_free_ports(service: Service, world: World) -> None:
+    """Raise StackError if another process has a port of a service."""
     for port in service.ports(world):
-        if port in ignored:
-            continue
         # A predecessor that has just died may not have freed its ports yet.
         with contextlib.suppress(WorkbenchError):
             wait_until(partial(_is_free, port), "", timeout=FREE_SECONDS, interval=0.05)
@@ -350,12 +336,12 @@ def require_free_ports(service: Service, world: World, ignored: Collection[int] 
 def _spawn(service: Service, world: World) -> None:
     """Start the process of a service and write its pid file."""
     name = service.name
-    service.initialize(world)
-    command = service.command(world)
     pid_file, scratch = pidfiles.pid_file(name), temp_dir(name)
     shutil.rmtree(scratch, ignore_errors=True)
     for folder in (log_file(name).parent, pid_file.parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
+    service.initialize(world)
+    command = service.command(world)
     for file in (log_file(name), stdout_file(name)):
         if file.exists():  # a restart must not hide why the previous process died
             file.replace(file.with_suffix(f"{file.suffix}.1"))
@@ -395,9 +381,8 @@ def _spawn(service: Service, world: World) -> None:
 
 def writes_archive(name: str) -> bool:
     """Return whether a running service writes an archive of classes when it stops."""
-    process = running_process(name)
     # A service that is still starting has not loaded all classes of a start.
-    return process is not None and cds.writes_archive(process) and not down_reason(name)
+    return cds.writes_archive(temp_dir(name)) and not down_reason(name)
 
 
 def stop(name: str) -> bool:

@@ -6,6 +6,7 @@ service by the same rules.
 
 import json
 import os
+import shutil
 import sys
 import uuid
 import zipfile
@@ -219,16 +220,15 @@ class Connect(JavaService):
         no such file (Debezium's jar has one), so one is created here. Kafka's `connect-plugin-path
         sync-manifests` would create the same, with a JVM of its own.
         """
-        converter = data_dir(f"{self.name}/plugins/converter")
-        folder = converter.parent
-        links = {f"own-{name}": paths.VAR_DIR / "plugins" / name for name in self._user_plugins()}
-        links |= {name: artifacts.LIB / name for name in ("debezium", "filestream")}
-        links["converter/lib"] = artifacts.LIB / "converter"
-        for link in (converter / "lib", *folder.iterdir()):
-            if link.is_symlink():
-                link.unlink()
-        for name, target in links.items():
-            (folder / name).symlink_to(target)
+        folder = data_dir(self.name) / "plugins"
+        shutil.rmtree(folder, ignore_errors=True)
+        converter = folder / "converter"
+        converter.mkdir(parents=True)
+        (converter / "lib").symlink_to(artifacts.LIB / "converter")
+        for name in ("debezium", "filestream"):
+            (folder / name).symlink_to(artifacts.LIB / name)
+        for name in self._user_plugins():
+            (folder / f"own-{name}").symlink_to(paths.VAR_DIR / "plugins" / name)
         with zipfile.ZipFile(converter / "manifest.jar", "w") as jar:
             service_file = "META-INF/services/org.apache.kafka.connect.storage.Converter"
             jar.writestr(service_file, AVRO_CONVERTER + "\n")
@@ -269,20 +269,6 @@ class Connect(JavaService):
             return False
         unknown = f"{url}/{uuid.uuid4()}"  # no user's connector has this name
         return bool(listing.json()) or _request(unknown, auth, "DELETE").status_code == 404
-
-    def deployed(self, world: World) -> str:
-        """Return the configurations of all connectors as JSON text.
-
-        Raises:
-            StackError: Connect does not respond, or rejects the request.
-        """
-        url = f"{self.address(world)}/connectors?expand=info"
-        response = http.call("Kafka Connect", "GET", url, auth=world.connect.auth)
-        if not response.ok:
-            raise StackError(
-                f"Kafka Connect responds with status {response.status_code}", location=url
-            )
-        return response.text
 
 
 class Apicurio(JavaService):
@@ -412,11 +398,6 @@ class Spark(Service):
         with grpc.insecure_channel(f"{host}:{port}", options=options) as channel:
             grpc.channel_ready_future(channel).result(timeout=5)
         return True
-
-
-def spark_jars() -> list[Path]:
-    """Return the jars of PySpark."""
-    return sorted((artifacts.package_dir("pyspark") / "jars").glob("*.jar"))
 
 
 SERVICES: dict[str, Service] = {}
