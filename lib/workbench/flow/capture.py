@@ -79,8 +79,6 @@ class CaptureSet:
         captures: the captures.
         database: name of the database; None for the database of the world's PostgreSQL.
         config: function that returns the configuration of a connector (world, connector name).
-        watermark: whether `wait_until_captured` may update a row. False if the notebooks count
-            events, and for MariaDB, whose log has no event for an UPDATE without a change.
         polled: whether connectors poll the tables instead of reading the log. Tracing and syncing
             need the log.
         db: the kind of database.
@@ -94,7 +92,6 @@ class CaptureSet:
     captures: tuple[Capture, ...]
     database: Optional[str] = None
     config: Callable[[World, str], dict[str, str]] = connect.config
-    watermark: bool = True
     polled: bool = False
     db: SourceDatabase = postgres
     publication: str = ""

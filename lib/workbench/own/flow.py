@@ -1,9 +1,7 @@
 """A flow: its captured tables, and how it is found and removed."""
 
-import base64
 import shutil
 import sys
-import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,7 +20,6 @@ from ..base import (
     World,
     params,
     paths,
-    wait_until,
 )
 from ..base.tls import LOOPBACK_NAMES
 from ..connect import configs
@@ -31,7 +28,7 @@ from ..flow.flow import CaptureFlow
 from ..flow.resources import OWN_PREFIX, Owns, Product, Resources
 from ..hudi import changes
 from ..hudi.tables import all_catalog_names
-from ..source import mariadb, postgres
+from ..source import postgres
 from ..source.queries import QUERIES
 from ..spark import session
 from ..topic import registry, topics
@@ -79,8 +76,7 @@ class OwnFlow(CaptureFlow):
         signals = f"{self.connector}.signals"
         owns = Owns(databases=(self.name,))
         if not self.polled:
-            topics = (f"{self.connector}.message", signals)
-            owns = replace(owns, topics=topics, groups=(signals,))
+            owns = replace(owns, topics=(signals,), groups=(signals,))
         return Resources(self, owns)
 
     def uncompared(self, world: World) -> list[OwnTable]:
@@ -174,81 +170,6 @@ class OwnFlow(CaptureFlow):
                 expected="the slot that the connector made at the first capture",
                 hint=f"`workbench recapture {self.name} --world {world.name}` takes a new snapshot",
             )
-
-    def wait_until_captured(self, world: World) -> None:
-        """Wait until the topics hold all changes that were committed so far.
-
-        PostgreSQL's log gets a message, which the connector publishes after all earlier changes.
-        MariaDB has no such message: there the connector commits an offset after them.
-
-        Raises:
-            WorkbenchError: the connector has failed, or it has not published them after two minutes.
-        """
-        if self.polled:
-            return
-        if self.publication:
-            is_reached = self._mark(world)
-        elif connect.offset(world, self.connector) is None:
-            return
-        else:
-            is_reached = self._committed_offset(world)
-        wait_until(
-            is_reached,
-            f"connector {self.connector} to reach the source's log position",
-            timeout=120,
-            interval=0.1,
-            failure_reason=lambda: connect.failure(world, self.connector),
-            hint=f"`workbench watch {self.name} --once --world {world.name}` reports what is wrong with the flow",
-        )
-
-    def _mark(self, world: World) -> Callable[[], bool]:
-        """Write a message into the log; return a function that returns whether its topic has it."""
-        topic, mark = f"{self.connector}.message", uuid.uuid4().hex.encode()
-        topics.create(world, topic)
-        start = topics.end_offsets(world, topic)
-        statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
-        self.db.query(world, statement, [mark.decode()], self.database)
-
-        def has_arrived() -> bool:
-            values = [m.value() or b"" for m in topics.read_all(world, topic, start_offsets=start)]
-            return any(mark in v or base64.b64encode(mark) in v for v in values)
-
-        return has_arrived
-
-    def _committed_offset(self, world: World) -> Callable[[], bool]:
-        """Return a function that returns whether the connector has committed the current position.
-
-        Raises:
-            SourceError: the server's log is another one, or began anew.
-        """
-        # read before the log's position, which it cannot pass
-        earlier = connect.offset(world, self.connector)
-        current = self.db.log_position(world, self.database)
-        position = self.db.position_to_int(current)
-        committed = "{file}:{pos}".format(**earlier) if earlier else current
-        if (
-            committed.rpartition(".")[0] != current.rpartition(".")[0]
-            or self.db.position_to_int(committed) > position
-        ):
-            raise SourceError(
-                f"the server's log is at {current}, the connector at {committed}: the log began anew "
-                "(RESET MASTER), or is that of another server",
-                location=f"source {self.declared.source!r}",
-                expected="the log that the flow began with: later changes would lose against older ones",
-                hint=f"workbench recapture {self.name} --world {world.name}",
-            )
-
-        def is_committed() -> bool:
-            offset = connect.offset(world, self.connector)  # empty before the first
-            if not offset:
-                return False
-            reached = "{file}:{pos}".format(**offset)
-            if self.db.position_to_int(reached) >= position:
-                return True
-            # after a statement such as ALTER or TRUNCATE, the connector commits no offset until the next change
-            return not mariadb.has_row_changes(world, reached, current)
-
-        return is_committed
 
     def _run(
         self, world: World, jobs: Sequence[hudi.IngestJob], stop: Callable[[], bool]

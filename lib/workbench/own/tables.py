@@ -43,6 +43,9 @@ MARIADB_COLUMNS = """
     WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND BINARY c.table_name = %s
       AND BINARY c.table_schema = %s ORDER BY c.ordinal_position"""
 
+MARIADB_COLUMN_NAMES = """
+    SELECT concat('column ', column_name) AS id FROM information_schema.columns
+    WHERE BINARY table_schema = %s AND BINARY table_name = %s ORDER BY ordinal_position"""
 # a TRUNCATE gives a table another id; only the privilege PROCESS shows it
 MARIADB_STORAGE = """
     SELECT table_id AS id FROM information_schema.innodb_sys_tables
@@ -105,7 +108,7 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
 
 
 def storage(at: World, declared: Declaration, source: str) -> list[str]:
-    """Return the ids of a source table, of its storage and of that of its partitions; TRUNCATE changes the latter.
+    """Return the ids of a source table, its columns, its storage and its partitions; TRUNCATE changes the storage.
 
     Without such a table the list is empty. MariaDB shows the storage to a user with the privilege PROCESS only.
     """
@@ -113,13 +116,12 @@ def storage(at: World, declared: Declaration, source: str) -> list[str]:
     if declared.db is not mariadb:
         query = QUERIES["storage"]
         return [*declared.db.query(at, query, [schema, name], declared.database)["id"]]
-    if not declared.db.existing_tables(at, [source], declared.database):
-        return []
+    columns = [*declared.db.query(at, MARIADB_COLUMN_NAMES, [schema, name])["id"]]
     try:
         found = declared.db.query(at, MARIADB_STORAGE, 3 * [f"{schema}/{name}"])["id"]
     except SourceError:
-        return ["table"]
-    return ["table", *map(str, found)]
+        return columns
+    return [*columns, *map(str, found)]
 
 
 def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:
