@@ -222,10 +222,9 @@ def test_the_slots_that_stay_are_listed_with_the_command_that_drops_them(world, 
     slots = pandas.DataFrame(rows, columns=["slot_name", "bytes_behind"])
     monkeypatch.setattr(own_flow.params, "load", lambda name: world)
     monkeypatch.setattr(own_flow.postgres, "all_slots", lambda at: slots)
-    own_line, other_line, failure = own.describe_slots()
-    assert "own_bikes (source bikes) retains 3.0 MB" in own_line
-    assert own_line.endswith("to drop it: workbench forget bikes --world local")
-    assert other_line.endswith(f"pg_drop_replication_slot('{prefix}mine')")
+    line, failure = own.describe_slots()
+    assert "own_bikes (source bikes) retains 3.0 MB" in line
+    assert line.endswith("to drop it: workbench forget bikes --world local")
     assert "flow gone cannot be looked up" in failure
     assert [name for name, _ in own.declarations()] == ["bikes", "gone", "polled"]
 
@@ -240,21 +239,6 @@ def test_the_slots_of_a_server_that_stops_with_the_stack_are_left_out(world, mon
     monkeypatch.setattr(own_flow.params, "load", lambda name: own_world)
     monkeypatch.setattr(own_flow.postgres, "all_slots", lambda at: pytest.fail("it is stopped"))
     assert own.describe_slots() == []
-
-
-def test_the_slots_of_several_flows_on_one_server_are_listed_once(world, monkeypatch):
-    declare(world)
-    declare(world, "trams")
-    prefix = own_flow.postgres.slot_prefix(world)
-    rows = [(f"{prefix}own_trams", 1), (f"{prefix}own_bikes", 2), (f"{prefix}own_gone", 3)]
-    slots = pandas.DataFrame(rows, columns=["slot_name", "bytes_behind"])
-    monkeypatch.setattr(own_flow.params, "load", lambda name: world)
-    monkeypatch.setattr(own_flow.postgres, "all_slots", lambda at: slots)
-    assert [line.partition("to drop it: ")[2] for line in own.describe_slots()] == [
-        "workbench forget trams --world local",
-        "workbench forget bikes --world local",
-        f"psql: SELECT pg_drop_replication_slot('{prefix}own_gone')",
-    ]
 
 
 def test_a_damaged_json_of_the_connector_blocks_all_but_the_removal(world, monkeypatch):
@@ -657,10 +641,7 @@ def test_the_options_of_capture_are_passed_on(monkeypatch):
 
 
 def test_catalog_databases_of_the_tracks_are_refused(world, monkeypatch):
-    monkeypatch.setattr(capturing.landing, "names", lambda world: [])
-    monkeypatch.setattr(capturing.topics, "names", lambda world: [])
-    spark = types.SimpleNamespace(catalog=types.SimpleNamespace(databaseExists=lambda name: False))
-    monkeypatch.setattr(capturing, "session", lambda world: spark)
+    monkeypatch.setattr(Resources, "remaining", lambda *args: {})
     declared = own.Declaration.model_validate({**FLOW, "poll": "updated", "format": "json"})
     for name in RESERVED_DATABASES:
         with pytest.raises(LakeError, match=f"is in use: catalog database {name} .of the tracks"):
@@ -668,27 +649,17 @@ def test_catalog_databases_of_the_tracks_are_refused(world, monkeypatch):
     capturing._require_unused(world, "bikes", declared)
 
 
-def test_a_flow_is_captured_or_removed_by_one_process_at_a_time(monkeypatch, tmp_path):
+def test_a_flow_is_captured_or_removed_by_one_process_at_a_time(world, monkeypatch, tmp_path):
     monkeypatch.setattr("workbench.base.paths.VAR_DIR", tmp_path)
 
-    @files.exclusive
-    def forget(world, flow):
-        return flow
-
-    @files.exclusive
-    def capture(world, source, *names, flow=""):
-        with pytest.raises(LakeError, match=f"(?s)is being captured or removed.*{os.getpid()}"):
-            forget(None, "bikes")
-        return forget(None, "others")
-
-    assert capture(None, "db", "t", flow="bikes") == "others"
-    assert capture(None, source="bikes") == "others" and forget(None, flow="bikes") == "bikes"
-
-
-def test_each_command_that_changes_a_flow_is_exclusive():
-    locked = files.exclusive(lambda flow: flow).__code__
-    for command in (own.capture, own.recapture, own.forget):
-        assert command.__code__ is locked, command.__name__
+    with files.exclusive("bikes"):
+        for command in (own.capture, own.recapture, own.forget):
+            with pytest.raises(LakeError, match=f"(?s)is being captured or removed.*{os.getpid()}"):
+                command(world, "bikes")
+        with files.exclusive("others"):
+            assert files.is_being_changed("bikes") is False, "not by another process"
+    with files.exclusive("bikes"):
+        pass
 
 
 @pytest.mark.parametrize("name", ["a: &a [1]\nb: *a", "!!set {a}", "\udcff"])

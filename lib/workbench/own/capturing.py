@@ -13,7 +13,7 @@ from .. import connect, hudi, landing, stack
 from ..base import LakeError, SourceError, WorkbenchError, World, paths
 from ..base.errors import CheckFailed
 from ..flow import RESERVED_DATABASES
-from ..flow.resources import OWN_PREFIX, SCHEMAS, Product
+from ..flow.resources import SCHEMAS, Product
 from ..hudi.analyst_types import DEFAULT_SCALE
 from ..source import mariadb, postgres
 from ..source.names import identifier
@@ -21,12 +21,11 @@ from ..spark import session
 from ..topic import topics
 from . import checking, comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import OwnFlow, open_flow
+from .flow import OwnFlow, compose, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 
 
-@files.exclusive
 def capture(
     world: World,
     source: str,
@@ -73,28 +72,30 @@ def capture(
         CheckFailed: a lake table does not equal its source. The other tables are captured.
     """
     name, at = flow or source, world.source(source)
-    declared = _open(world, name, source, format, raw, poll)
-    checking.require_server(world, declared)
-    drafts = [
-        _draft(declared, each, key=key, partition=partition, type=type, excluded=exclude)
-        for each in names
-    ]
-    new = [draft for draft in drafts if draft.source not in declared.sources]
-    captured = checking.existing_tables(world, declared)
-    checking.require_capturable(world, declared, [*new, *captured])
-    added = _describe(at, declared, drafts)
-    stack.ensure_running(at, *declared.services)
-    if not declared.tables:
-        _require_unused(at, name, declared)
-    declared = declared.with_tables([*declared.tables, *added])
-    if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
-        files.write(name, declared)
-    if poll:
-        progress("polling sees no deletes, and of several changes between two polls only the last")
-    return _complete(world, name, progress)
+    with files.exclusive(name):
+        declared = _open(world, name, source, format, raw, poll)
+        checking.require_server(world, declared)
+        drafts = [
+            _draft(declared, each, key=key, partition=partition, type=type, excluded=exclude)
+            for each in names
+        ]
+        new = [draft for draft in drafts if draft.source not in declared.sources]
+        captured = checking.existing_tables(world, declared)
+        checking.require_capturable(world, declared, [*new, *captured])
+        added = _describe(at, declared, drafts)
+        stack.ensure_running(at, *declared.services)
+        is_new, declared = not declared.tables, declared.with_tables([*declared.tables, *added])
+        if is_new:
+            _require_unused(at, name, declared)
+        if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
+            files.write(name, declared)
+        if poll:
+            progress(
+                "polling sees no deletes, and of several changes between two polls only the last"
+            )
+        return _complete(world, name, progress)
 
 
-@files.exclusive
 def recapture(world: World, flow: str) -> None:
     """Capture the tables of a flow from a new snapshot, with the columns, primary keys and types that they have now.
 
@@ -106,31 +107,32 @@ def recapture(world: World, flow: str) -> None:
         SourceError: a table does not exist any more, or cannot be captured. Nothing was removed.
         CheckFailed: a lake table does not equal its source.
     """
-    command = f"recapture {flow}"
-    at, captured = open_flow(world, flow, continued=command)
-    declared = captured.declared.model_copy(update={"unfinished": "recapture"})
-    comparing.require_tables(at, captured)
-    checking.require_server(world, declared)
-    checking.require_capturable(world, declared, declared.tables)
-    tables_now = [
-        _with_catalog(at, declared, each.model_copy(update={"joined": False}))
-        for each in declared.tables
-    ]
-    renewed = declared.with_tables(tables_now)
-    files.write_declaration(flow, declared)
-    captured.resources.remove(at, Product.TOPICS, keep=(SCHEMAS,))
-    files.write(flow, renewed)
-    at, captured = open_flow(world, flow, continued=command)
-    _deploy(at, captured, renewed.tables)
-    if declared.poll:
-        landing.run_once(at, *captured.deployed_connectors)
-    for own in renewed.tables:
-        _rehearse(at, captured, own)
-    for table in captured.tables(at):
-        hudi.drop(session(at), at, table)
-    files.write_storage(flow, {})
-    _complete(world, flow, continued=command)
-    files.write_declaration(flow, renewed.model_copy(update={"unfinished": ""}))
+    with files.exclusive(flow):
+        command = f"recapture {flow}"
+        at, captured = open_flow(world, flow, continued=command)
+        declared = captured.declared.model_copy(update={"unfinished": "recapture"})
+        captured.require_tables(at)
+        checking.require_server(world, declared)
+        checking.require_capturable(world, declared, declared.tables)
+        tables_now = [
+            _with_catalog(at, declared, each.model_copy(update={"joined": False}))
+            for each in declared.tables
+        ]
+        renewed = declared.with_tables(tables_now)
+        files.write_declaration(flow, declared)
+        captured.resources.remove(at, Product.TOPICS, keep=(SCHEMAS,))
+        files.write(flow, renewed)
+        at, captured = open_flow(world, flow, continued=command)
+        _deploy(at, captured, renewed.tables)
+        if declared.poll:
+            landing.run_once(at, *captured.deployed_connectors)
+        for own in renewed.tables:
+            _rehearse(at, captured, own)
+        for table in captured.tables(at):
+            hudi.drop(session(at), at, table)
+        files.write_storage(flow, {})
+        _complete(world, flow, continued=command)
+        files.write_declaration(flow, renewed.model_copy(update={"unfinished": ""}))
 
 
 def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
@@ -196,24 +198,16 @@ def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: st
 
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
-    name = OWN_PREFIX + flow
+    draft = compose(flow, declared, files.connector_config(flow, declared, {}))
     used = [f"catalog database {flow} (of the tracks)"] if flow in RESERVED_DATABASES else []
-    used += [f"connector {name}"] if name in landing.names(at) else []
-    used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
-    if session(at).catalog.databaseExists(flow):
-        used.append(f"catalog database {flow}")
-    if declared.has_publication:
-        slot = postgres.slot_prefix(at) + name
-        if name in {*postgres.publications(at, declared.database)["publication"]}:
-            used.append(f"publication {name} (DROP PUBLICATION {name})")
-        if slot in {*postgres.all_slots(at)["slot_name"]}:
-            used.append(f"replication slot {slot} (SELECT pg_drop_replication_slot('{slot}'))")
+    for kind, names in draft.resources.remaining(at).items():
+        used += [f"{kind} {name}" for name in names]
     if used:
         raise LakeError(
             f"the name {flow!r} is in use: {', '.join(used)}",
             location=f"source {declared.source!r}; no flow in {paths.display_path(files.folder())} made it",
-            hint=f"choose another name: --as {files.free_name(flow)}; or remove what is obsolete. "
-            "Nothing was changed",
+            hint=f"choose another name: --as {files.free_name(flow)}; or remove what is obsolete "
+            "(DROP PUBLICATION, SELECT pg_drop_replication_slot). Nothing was changed",
         )
 
 
@@ -299,7 +293,7 @@ def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable
                 f"{table.source} has no column {column}",
                 expected=f"one of {', '.join(table.columns)}",
             )
-    tables.require_partitions(at, declared, table)
+    tables.require_partitions(declared, table)
     derived = {
         "scales": _scales(at, declared, table),
         "encodes_key": tables.encodes_key(table),
@@ -351,13 +345,13 @@ def _complete(
 ) -> pandas.DataFrame:
     """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
     at, captured = open_flow(world, flow, start=False, continued=continued)
-    comparing.require_tables(at, captured)
+    captured.require_tables(at)
     captured.require_slot(at)
     new = _new_tables(at, captured)
     try:
         _deploy(at, captured, new)
     except SourceError:
-        comparing.require_tables(at, captured)  # a table may have been dropped meanwhile
+        captured.require_tables(at)  # a table may have been dropped meanwhile
         raise
     rows, failures = [], list[WorkbenchError]()
     for own in captured.declared.tables:

@@ -6,7 +6,7 @@ import pandas
 from pyspark.sql import functions as F
 
 from .. import hudi
-from ..base import SourceError, World, paths
+from ..base import World
 from ..base.errors import CheckFailed
 from ..checks import check
 from ..flow.reconciliation import Reconciliation
@@ -33,7 +33,7 @@ def compare(world: World, flow: str) -> None:
         SourceError: the source no longer has one of the tables.
     """
     at, captured = open_flow(world, flow)
-    require_tables(at, captured)
+    captured.require_tables(at)
     uncompared, failures = captured.uncompared(at), list[CheckFailed]()
     incomplete = captured.incomplete(at)
     for own in captured.declared.tables:
@@ -46,20 +46,6 @@ def compare(world: World, flow: str) -> None:
             failures.append(e)
     if failures:
         raise failures[0]
-
-
-def require_tables(at: World, flow: OwnFlow) -> None:
-    """Raise SourceError if tables of a flow were dropped, renamed or created anew in the source."""
-    sources = flow.declared.sources
-    missing = sorted({*sources} - {*flow.db.existing_tables(at, sources, flow.database)})
-    if missing:
-        raise SourceError(
-            f"the source no longer has {', '.join(missing)}",
-            location=f"database {flow.database}; {paths.display_path(files.folder(flow.name))}",
-            hint=f"`workbench forget {flow.name} {' '.join(missing)} --world {at.name}` removes them from the "
-            "flow; the others are not compared until then, but `follow` brings their changes",
-        )
-    flow.require_same_tables(at)
 
 
 def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) -> OwnTable:

@@ -1,7 +1,6 @@
 """The files of a flow: flow.yaml with its tables, and the JSON of its connector."""
 
-import functools
-import inspect
+import contextlib
 import itertools
 import json
 import os
@@ -9,7 +8,7 @@ import re
 import shlex
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Literal, Optional, TypeVar, cast
+from typing import Iterator, Literal, Optional, cast
 
 import yaml
 from pydantic import Field, ValidationError
@@ -22,7 +21,6 @@ from ..source import mariadb, postgres
 from ..source.databases import SourceDatabase
 
 TEMPLATES = yaml_files.load(Path(__file__).with_name("templates.yaml"))
-Function = TypeVar("Function", bound=Callable[..., Any])
 OVERRIDES = "snapshot.select.statement.overrides"
 FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
@@ -161,28 +159,19 @@ def declaration(flow: str) -> Declaration:
         raise LakeError(f"not a valid flow: {e}", location=paths.display_path(path)) from None
 
 
-def exclusive(function: Function) -> Function:
-    """Let one process at a time run a function that creates or removes parts of a flow.
+@contextlib.contextmanager
+def exclusive(flow: str) -> Iterator[None]:
+    """Let one process at a time create or remove parts of a flow; raise LakeError if another one does."""
 
-    Its argument `flow`, or else `source`, names the flow. A second call raises LakeError.
-    """
+    def on_locked(pid: str) -> LakeError:
+        return LakeError(
+            f"flow {flow!r} is being captured or removed by another process",
+            location=f"process {pid}",
+            hint="wait until it has ended, and repeat the command",
+        )
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        arguments = inspect.signature(function).bind(*args, **kwargs).arguments
-        flow = str(arguments.get("flow") or arguments.get("source", ""))
-
-        def on_locked(pid: str) -> LakeError:
-            return LakeError(
-                f"flow {flow!r} is being captured or removed by another process",
-                location=f"process {pid}",
-                hint="wait until it has ended, and repeat the command",
-            )
-
-        with wait.file_lock(_lock_path(flow), on_locked):
-            return function(*args, **kwargs)
-
-    return cast(Function, call)
+    with wait.file_lock(_lock_path(flow), on_locked):
+        yield
 
 
 def _lock_path(flow: str) -> Path:
@@ -241,14 +230,23 @@ def free_name(name: str) -> str:
 
 def capture_command(flow: str, declared: Declaration, table: OwnTable) -> str:
     """Return the command that captures a table of a flow again, with its options."""
-    key = table.key if table.declares_key else []
-    options = [("--as", flow), ("--format", declared.format)]
-    options += [("--poll", declared.poll), ("--type", table.type)]
-    options += [("--key", column) for column in key]
-    options += [("--exclude", column) for column in table.excluded]
-    options += [("--partition", column) for column in table.partition]
-    options.append(("--world", declared.world))
-    words = [word for option in options if option[1] for word in option]
+    options: dict[str, list[str]] = {
+        "--as": [flow],
+        "--format": [declared.format],
+        "--poll": [declared.poll],
+        "--type": [table.type],
+        "--key": table.key if table.declares_key else [],
+        "--exclude": table.excluded,
+        "--partition": table.partition,
+        "--world": [declared.world],
+    }
+    words = [
+        word
+        for name, given in options.items()
+        for value in given
+        if value
+        for word in (name, value)
+    ]
     raw = ["--raw"] if declared.raw else []
     return shlex.join(["workbench", "capture", declared.source, table.source, *raw, *words])
 

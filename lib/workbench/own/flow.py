@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Callable, Iterator, Sequence, cast
+from typing import Callable, Iterator, Sequence, cast
 
 from pyspark.sql import SparkSession
 from rich.filesize import decimal as format_size
@@ -147,6 +147,26 @@ class OwnFlow(CaptureFlow):
         own = next(each for each in self.declared.tables if each.source == source)
         return files.capture_command(self.name, self.declared, own)
 
+    def require_tables(self, world: World, leaving: Sequence[OwnTable] = ()) -> None:
+        """Raise SourceError if tables were dropped, renamed or created anew in the source.
+
+        Args:
+            world: the world of the source.
+            leaving: tables that leave the flow; then others may have been created anew.
+        """
+        sources = [each.source for each in self.declared.tables if each not in leaving]
+        missing = sorted({*sources} - {*self.db.existing_tables(world, sources, self.database)})
+        if missing:
+            names = " ".join([*(each.source for each in leaving), *missing])
+            raise SourceError(
+                f"the source no longer has {', '.join(missing)}",
+                location=f"database {self.database}; {paths.display_path(files.folder(self.name))}",
+                hint=f"`workbench forget {self.name} {names} --world {world.name}` removes them from the flow; the "
+                "others are not compared until then, but `follow` brings their changes",
+            )
+        if not leaving:
+            self.require_same_tables(world)
+
     def require_same_tables(self, world: World) -> None:
         """Raise SourceError if a table was dropped and created anew."""
         replaced = self.replaced_tables(world)
@@ -266,11 +286,11 @@ def load(world: World, flow: str, *, removes: bool = False) -> OwnFlow:
         LakeError: there is no such flow, its files are not valid, or it is a flow of another world.
         ParamsError: the world does not have the source of the flow.
     """
-    declared, connector, folder = files.declaration(flow), OWN_PREFIX + flow, files.folder(flow)
+    declared = files.declaration(flow)
     if declared.world != world.name:
         raise LakeError(
             f"flow {flow!r} is one of world {declared.world!r}, not of {world.name!r}",
-            location=paths.display_path(folder),
+            location=paths.display_path(files.folder(flow)),
             hint=f"--world {declared.world}",
         )
     world.source(declared.source)  # raises ParamsError
@@ -284,8 +304,15 @@ def load(world: World, flow: str, *, removes: bool = False) -> OwnFlow:
             raise
         raw = files.connector_config(flow, declared, {})
 
+    return compose(flow, declared, raw)
+
+
+def compose(flow: str, declared: Declaration, raw: dict[str, str]) -> OwnFlow:
+    """Return the flow of a declaration, and of the JSON of its connector."""
+    connector, path = OWN_PREFIX + flow, paths.display_path(files.connector_path(flow))
+
     def config(world: World, name: str) -> dict[str, str]:
-        return configs.fill(world.source(declared.source), raw, paths.display_path(path))
+        return configs.fill(world.source(declared.source), raw, path)
 
     return OwnFlow(
         tuple(_capture(connector, declared, table) for table in declared.tables),
@@ -348,34 +375,29 @@ def open_flow(
 
 
 def describe_slots() -> list[str]:
-    """Return a line for each replication slot of the workbench on the users' servers of own flows.
+    """Return a line for the replication slot of each own flow on a server of the user.
 
-    The servers retain their log for these slots while the workbench is stopped. A server of the stack is left
+    The server retains its log for the slot while the workbench is stopped. A server of the stack is left
     out, also one that is the source of a flow: it stops, too.
     """
-    # by host, port and name: several flows may have one server
-    lines, commands, failures = dict[Any, str](), dict[Any, str](), list[str]()
+    lines = []
     for flow, declared in declarations():
         try:
             world = params.load(declared.world)
             at = world.source(declared.source)
             if not declared.has_publication or _is_of_stack(world, at):
                 continue
-            slots, prefix = postgres.all_slots(at), postgres.slot_prefix(at)
+            slots = postgres.all_slots(at)
         except WorkbenchError as e:
-            failures.append(f"the replication slot of flow {flow} cannot be looked up: {e.message}")
+            lines.append(f"the replication slot of flow {flow} cannot be looked up: {e.message}")
             continue
-        host, port = at.postgres.host, at.postgres.port
-        command = f"workbench forget {flow} --world {declared.world}"
-        commands[host, port, f"{prefix}{OWN_PREFIX}{flow}"] = command
-        for slot in slots[slots["slot_name"].str.startswith(prefix)].itertuples():
-            size = format_size(slot.bytes_behind)
-            lines[host, port, slot.slot_name] = (
-                f"replication slot {slot.slot_name} (source {declared.source}) retains {size} of the server's log, "
-                "and more until its connector runs again; to drop it: "
-            )
-    drops = {key: f"psql: SELECT pg_drop_replication_slot('{key[-1]}')" for key in lines} | commands
-    return [*(line + drops[key] for key, line in lines.items()), *failures]
+        name = f"{postgres.slot_prefix(at)}{OWN_PREFIX}{flow}"
+        lines += [
+            f"replication slot {name} (source {declared.source}) retains {format_size(size)} of the server's log, and "
+            f"more until its connector runs again; to drop it: workbench forget {flow} --world {declared.world}"
+            for size in slots[slots["slot_name"] == name]["bytes_behind"]
+        ]
+    return lines
 
 
 def _is_of_stack(world: World, at: World) -> bool:
@@ -404,7 +426,6 @@ def _other_tables(at: World, captured: OwnFlow) -> list[str]:
     return sorted(existing - names)
 
 
-@files.exclusive
 def forget(world: World, flow: str, *tables: str) -> None:
     """Remove a flow: what `remaining` returns. The source tables and their rows stay.
 
@@ -417,23 +438,24 @@ def forget(world: World, flow: str, *tables: str) -> None:
     Raises:
         LakeError: there is no such flow or table, or the flow is one of another world.
     """
-    at, captured = open_flow(world, flow, removes=True)
-    declared = captured.declared
-    leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
-    unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
-    if unknown:
-        raise LakeError(
-            f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
-            expected=f"one of {', '.join(declared.sources)}",
-        )
-    if leaving:  # an interrupted `forget` of other tables is continued, too
-        leaving = [each for each in declared.tables if each in leaving or each.leaves]
-    if len(leaving) in (0, len(declared.tables)):
-        files.write_declaration(flow, declared.model_copy(update={"unfinished": "forget"}))
-        captured.resources.remove(at, *Product)
-        _remove_folder(files.folder(flow))
-    else:
-        _remove_tables(world, at, captured, leaving)
+    with files.exclusive(flow):
+        at, captured = open_flow(world, flow, removes=True)
+        declared = captured.declared
+        leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
+        unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
+        if unknown:
+            raise LakeError(
+                f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
+                expected=f"one of {', '.join(declared.sources)}",
+            )
+        if leaving:  # an interrupted `forget` of other tables is continued, too
+            leaving = [each for each in declared.tables if each in leaving or each.leaves]
+        if len(leaving) in (0, len(declared.tables)):
+            files.write_declaration(flow, declared.model_copy(update={"unfinished": "forget"}))
+            captured.resources.remove(at, *Product)
+            _remove_folder(files.folder(flow))
+        else:
+            _remove_tables(world, at, captured, leaving)
 
 
 def _remove_folder(folder: Path) -> None:
@@ -456,16 +478,7 @@ def _remove_tables(world: World, at: World, captured: OwnFlow, leaving: Sequence
     flow, declared = captured.name, captured.declared
     configs.read(files.connector_path(flow))  # raises ConnectorError if it is damaged
     reduced = declared.with_tables([each for each in declared.tables if each not in leaving])
-    missing = {*reduced.sources} - {
-        *captured.db.existing_tables(at, reduced.sources, captured.database)
-    }
-    if missing:
-        names = " ".join([*(each.source for each in leaving), *sorted(missing)])
-        raise SourceError(
-            f"the source no longer has {', '.join(sorted(missing))}",
-            location=f"flow {flow!r}, database {captured.database}",
-            hint=f"`workbench forget {flow} {names} --world {world.name}` removes them together",
-        )
+    captured.require_tables(at, leaving)
     if declared.has_publication:  # which a table without replica identity cannot be in
         checking.require_capturable(world, declared, reduced.tables)
     marked = [
