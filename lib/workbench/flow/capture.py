@@ -163,14 +163,14 @@ class CaptureSet:
             fields: fields of hudi.Table to change.
         """
         capture = self.capture(name)
-        kinds = [table.get("type", "cow") for table in capture.lake]
-        if not (kind in kinds if kind else kinds):
-            raise LakeError(
-                f"{capture.name} has no lake table of kind {kind!r}",
-                expected=did_you_mean(kind, kinds),
-            )
-        declared = capture.lake[kinds.index(kind) if kind else 0]
-        return capture.table(world, {**declared, **fields})
+        for declared in capture.lake:
+            if kind in ("", declared.get("type", "cow")):
+                return capture.table(world, {**declared, **fields})
+        kinds = [each.get("type", "cow") for each in capture.lake]
+        raise LakeError(
+            f"{capture.name} has no lake table of kind {kind!r}",
+            expected=did_you_mean(kind, kinds),
+        )
 
     def tables(self, world: World, *names: str) -> list[hudi.Table]:
         """Return all lake tables of these captures, by default of all captures."""

@@ -77,15 +77,14 @@ class CaptureFlow(CaptureSet):
             **values: the new values of columns.
 
         Raises:
-            SourceError: no row has this key, or the key has another number of columns.
+            SourceError: no row has this key, or it has another number of columns.
         """
         capture = self.capture(name)
-        condition, key_values = _key_condition(capture, key)
         assignments = [sql.SQL("{} = %s").format(sql.Identifier(column)) for column in values]
         statement = sql.SQL("UPDATE {} SET {} WHERE {}").format(
-            identifier(capture.source), sql.SQL(", ").join(assignments), condition
+            identifier(capture.source), sql.SQL(", ").join(assignments), _has_key(capture)
         )
-        self.execute(world, name, statement, [*values.values(), *key_values])
+        self.execute(world, name, statement, [*values.values(), *_key_values(key)])
 
     def delete(self, world: World, name: str, key: Any) -> None:
         """Delete one source row, and wait for its two messages: the delete and the tombstone.
@@ -99,9 +98,10 @@ class CaptureFlow(CaptureSet):
             SourceError: as for `change`.
         """
         capture = self.capture(name)
-        condition, key_values = _key_condition(capture, key)
-        statement = sql.SQL("DELETE FROM {} WHERE {}").format(identifier(capture.source), condition)
-        self.execute(world, name, statement, key_values, messages=2)
+        statement = sql.SQL("DELETE FROM {} WHERE {}").format(
+            identifier(capture.source), _has_key(capture)
+        )
+        self.execute(world, name, statement, _key_values(key), messages=2)
 
     def execute(
         self, world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1
@@ -498,18 +498,11 @@ class CaptureFlow(CaptureSet):
         return history.groupby([*self.capture(name).keys], as_index=False).tail(1)
 
 
-def _key_condition(capture: Capture, key: Any) -> tuple[sql.Composed, list[Any]]:
-    """Return the condition that a row has this key, and the values of its parameters.
+def _has_key(capture: Capture) -> sql.Composed:
+    """Return the condition that a row has the key of `_key_values`."""
+    marks = sql.SQL(", ").join([sql.Placeholder()] * len(capture.keys))
+    return sql.SQL("({}) = ({})").format(capture.key_columns, marks)
 
-    Raises:
-        SourceError: the key has another number of columns.
-    """
-    is_composite = len(capture.keys) > 1 and isinstance(key, tuple)
-    values = [*key] if is_composite else [key]
-    if len(values) != len(capture.keys):
-        raise SourceError(
-            f"{key!r} is no key of {capture.name}",
-            expected=f"a tuple with the values of {', '.join(capture.keys)}",
-        )
-    marks = sql.SQL(", ").join(sql.SQL("%s") for _ in values)
-    return sql.SQL("({}) = ({})").format(capture.key_columns, marks), values
+
+def _key_values(key: Any) -> list[Any]:
+    return [*key] if isinstance(key, tuple) else [key]

@@ -4,8 +4,8 @@ from ..flow.reconciliation import Reconciliation as Reconciliation
 from ..flow.reconciliation import last_reconciliation as last_reconciliation
 from .lake import pending as pending
 from .recapturing import recapture as recapture
+from .recapturing import reconcile as reconcile
 from .recapturing import resources_to_remove as resources_to_remove
-from .reconciling import reconcile as reconcile
 from .watching import Watcher as Watcher
 from .watching import frame as frame
 from .watching import lines as lines

@@ -90,6 +90,13 @@ class Observation:
     log_bytes: int = 0
     problems: list[Problem] = field(default_factory=list)
 
+    def levels(self) -> dict[str, str]:
+        """Return {signal: the worst level of its problems, "" without any}."""
+        worst = dict.fromkeys(SIGNALS, "")
+        for each in self.problems:
+            worst[each.signal] = max(worst[each.signal], each.level, key=LEVELS.index)
+        return worst
+
     @property
     def level(self) -> str:
         """The worst level of the problems, or "green"."""

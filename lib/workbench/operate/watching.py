@@ -7,17 +7,16 @@ import dataclasses
 import json
 import math
 import time
-from typing import Callable, Iterator, Optional, Sequence, Union
+from typing import Callable, Iterator, Optional, Sequence
 
 import pandas as pd
 
-from .. import connect, hudi, own
+from .. import connect, hudi
 from ..base import ParamsError, WorkbenchError, World, did_you_mean, params, wait_until
 from ..base.wait import stop_on_signal
+from ..flow import declared
 from ..flow.flow import CaptureFlow
 from ..topic import topics
-from ..tracks import for_world
-from ..tracks.track import Track
 from .observe import FlowReader
 from .problems import Observation, Problem
 from .source import MIB
@@ -25,16 +24,6 @@ from .source import MIB
 FIND_EVERY_S = 60.0  # the deployed flows are searched at most that often
 EXIT_CODES = {"green": 0, "amber": 1, "red": 2}
 Report = Callable[[list[Observation]], object]
-
-
-def flows(world: World) -> dict[str, tuple[World, CaptureFlow]]:
-    """Return {name: (world of the source, captured tables)} of the tracks and the own flows."""
-    flows_by_name = {}
-    owners: list[Union[Track, own.OwnFlow]] = [*for_world(world), *own.load_all(world)]
-    for each in owners:
-        if each.flow.captures:
-            flows_by_name[each.name] = (each.flow.source_world(world), each.flow)
-    return flows_by_name
 
 
 class Watcher:
@@ -54,7 +43,7 @@ class Watcher:
         self.world, self.names = world, names
         self._readers: dict[str, FlowReader] = {}
         self._found_at = -math.inf
-        known = flows(world)
+        known = declared(world)
         for name in names:
             if name not in known:
                 raise WorkbenchError(
@@ -112,9 +101,9 @@ class Watcher:
         with contextlib.suppress(WorkbenchError):
             deployed = connect.names(self.world)
         found = {}
-        for name, (at, flow) in flows(self.world).items():
+        for name, flow in declared(self.world).items():
+            at, known = flow.source_world(self.world), self._readers.get(name)
             if name in self.names or (not self.names and _is_used(at, flow, deployed)):
-                known = self._readers.get(name)
                 is_same = known and known.flow.captures == flow.captures
                 found[name] = known if known and is_same else FlowReader(name, at, flow)
                 found[name].flow = found[name].source.flow = flow
