@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 import socket
 import types
 
@@ -297,38 +296,23 @@ def test_a_free_name_can_be_the_name_of_a_flow(world):
         LakeError,
         match="(?s)has the raw False.*--as bikes_3;.*`workbench forget bikes --world local`",
     ):
-        own.capture(world, "bikes", raw=True)
+        own.capture(world, "bikes", "trips", raw=True)
 
 
-@pytest.mark.parametrize("changes", [{}, {"poll": "updated", "format": "json", "raw": True}])
-def test_the_command_of_a_hint_captures_a_table_with_its_options(world, monkeypatch, changes):
-    options = {
-        "key": ["a", "b"],
-        "declares_key": True,
-        "excluded": ["Preis €"],
-        "partition": ["day"],
-        "type": "mor",
-    }
-    declare(world, "their_bikes", tables=[{**TABLE, **options}], **changes)
+def test_the_command_of_a_hint_continues_with_the_options_of_the_flow(world, monkeypatch):
+    options = {"poll": "updated", "format": "json", "raw": True}
+    declare(world, "their_bikes", **options)
     calls = []
     monkeypatch.setattr(own, "capture", lambda *args, **given: calls.append((args, given)))
     flow = own.load(world, "their_bikes")
-    program, *arguments = shlex.split(flow.capture_command("public.trips"))
+    program, *arguments = flow.capture_command.split()
     done = CliRunner().invoke(app, arguments)
     assert (program, done.exit_code) == ("workbench", 0), done.output
     [(positional, given)] = calls
-    assert (positional[0].name, *positional[1:]) == ("local", "bikes", "public.trips")
-    given.pop("progress")
-    assert given == {
-        "flow": "their_bikes",
-        "format": flow.declared.format,
-        "type": "mor",
-        "partition": ["day"],
-        "poll": flow.declared.poll,
-        "key": ["a", "b"],
-        "exclude": ["Preis €"],
-        "raw": flow.declared.raw,
-    }
+    assert (positional[0].name, *positional[1:]) == ("local", "bikes")
+    assert given["flow"] == "their_bikes"
+    opened = capturing._open(world, "their_bikes", "bikes", "", False, "", continues=True)
+    assert opened == flow.declared
 
 
 def test_a_table_that_was_created_anew_is_a_problem_of_its_own(world, monkeypatch):
@@ -348,12 +332,10 @@ def test_a_table_that_was_created_anew_is_a_problem_of_its_own(world, monkeypatc
     assert asked == [[["public.trips", "public.visits"], [5, 7]]]
     assert (replaced.kind, replaced.signal, replaced.level) == ("table_replaced", "source", "red")
     assert "public.visits was dropped and created anew" in replaced.text
-    commands = re.findall("`(.*?)`", replaced.step)
-    assert commands[0] == "workbench forget bikes public.visits --world local"
-    assert commands[1] == flow.capture_command("public.visits")
+    assert replaced.step.startswith("workbench recapture bikes --world local")
     assert unpublished.kind == "not_published" and "public.trips" in unpublished.text
     assert unpublished.step.startswith("workbench recapture bikes --world local")
-    with pytest.raises(SourceError, match="(?s)created anew.*public.visits.*workbench forget"):
+    with pytest.raises(SourceError, match="(?s)created anew.*public.visits.*workbench recapture"):
         flow.require_same_tables(at)
 
 
@@ -465,7 +447,9 @@ def described(monkeypatch):
 
     def describe(world, declared, table):
         excluded = [column for column in table.excluded if column in ("area", "secret")]
-        return table.model_copy(update={"columns": {"id": "integer"}, "excluded": excluded})
+        columns = {"id": "integer", "area": "text", "secret": "text"}
+        columns = {name: kind for name, kind in columns.items() if name not in excluded}
+        return table.model_copy(update={"columns": columns, "excluded": excluded})
 
     monkeypatch.setattr(own_tables, "describe", describe)
 
@@ -473,7 +457,8 @@ def described(monkeypatch):
 def describe(world, names, key=(), exclude=(), partition=(), type=""):
     declared = own.Declaration.model_validate({**FLOW, "tables": [{**TABLE, "excluded": ["area"]}]})
     options = {"key": key, "partition": partition, "type": type, "excluded": exclude}
-    drafts = [capturing._draft(declared, each, **options) for each in names]
+    options = {name: given if name == "type" else [*given] for name, given in options.items()}
+    drafts = [capturing._draft(declared, each, options) for each in names]
     return capturing._describe(world, declared, drafts)
 
 
@@ -603,7 +588,7 @@ def test_the_remedy_of_dead_letters_names_the_commands(world):
     flow = own.load(world, "bikes")
     remedy = flow.dead_letter_remedy(world, flow.captures[0])
     assert remedy.startswith("correct the row")
-    assert "`workbench forget bikes public.trips --world local`" in remedy
+    assert "`workbench recapture bikes --world local`" in remedy
 
 
 def test_forget_lists_and_asks(monkeypatch):

@@ -28,7 +28,7 @@ def _remedies(name: str, world: World, flow: CaptureFlow) -> dict[str, str]:
     if isinstance(flow, OwnFlow):
         return {
             "source": flow.declared.source,
-            "deploy": f"`{flow.capture_command(flow.declared.sources[0])}`",
+            "deploy": f"`{flow.capture_command}`",
             "ingest": f"workbench follow {name} --world {world.name}",
         }
     return {

@@ -3,8 +3,7 @@
 import json
 import shlex
 import time
-from collections import defaultdict
-from typing import Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import pandas
 from psycopg import sql
@@ -48,7 +47,7 @@ def capture(
     Args:
         world: the world.
         source: name of the source database (see `World.source`).
-        *names: the tables, `table` or `schema.table`.
+        *names: the tables, `table` or `schema.table`; without any, an interrupted capture continues.
         flow: name of the flow, by default that of the source. The lake tables are in a catalog database
             of this name.
         format: format of the messages, "json" or "avro"; by default that of the flow, and of a new flow JSON.
@@ -73,12 +72,15 @@ def capture(
     """
     name, at = flow or source, world.source(source)
     with files.exclusive(name):
-        declared = _open(world, name, source, format, raw, poll)
+        declared = _open(world, name, source, format, raw, poll, not names)
         checking.require_server(world, declared)
-        drafts = [
-            _draft(declared, each, key=key, partition=partition, type=type, excluded=exclude)
-            for each in names
-        ]
+        options = {
+            "key": [*key],
+            "partition": [*partition],
+            "type": type,
+            "excluded": [*exclude],
+        }
+        drafts = [_draft(declared, each, options) for each in names]
         new = [draft for draft in drafts if draft.source not in declared.sources]
         captured = checking.existing_tables(world, declared)
         checking.require_capturable(world, declared, [*new, *captured])
@@ -157,8 +159,12 @@ def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
         )
 
 
-def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: str) -> Declaration:
+def _open(
+    world: World, flow: str, source: str, format: str, raw: bool, poll: str, continues: bool
+) -> Declaration:
     """Return the declaration of a flow; a new one is that of the options, without tables.
+
+    A capture that only continues takes the options of the flow.
 
     Raises:
         LakeError: the flow has other options, or a name that cannot be used; or it cannot be polled.
@@ -167,6 +173,8 @@ def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: st
     existing = files.declaration(flow) if files.exists(flow) else None
     if existing:
         files.require_finished(flow, existing)
+        if continues:
+            return existing
         format = format or existing.format
     engine = world.source_engine(source)
     options = {
@@ -211,28 +219,17 @@ def _require_unused(at: World, flow: str, declared: Declaration) -> None:
         )
 
 
-def _draft(
-    declared: Declaration,
-    name: str,
-    *,
-    key: Sequence[str],
-    partition: Sequence[str],
-    type: str,
-    excluded: Sequence[str],
-) -> OwnTable:
+def _draft(declared: Declaration, name: str, options: Mapping[str, Any]) -> OwnTable:
     """Return a table, which may be named without its schema, with the options of a capture."""
     default = declared.database if declared.db is mariadb else "public"
     source = name if "." in name else f"{default}.{name}"
     schema, _, short = source.lower().partition(".")
     fields = {
+        **options,
         "source": source,
         "name": short if schema in ("public", declared.database) else f"{schema}_{short}",
-        "key": [*key],
-        "declares_key": bool(key),
-        "partition": [*partition],
-        "type": type,
+        "declares_key": bool(options["key"]),
         "rows": 0,
-        "excluded": [*excluded],
         "joined": bool(declared.tables),
     }
     return OwnTable.model_validate(fields)
@@ -260,23 +257,17 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
             f"no column {', '.join(sorted(unknown))} in {', '.join(each.source for each in drafts)}",
             expected="excluded columns as the database spells them",
         )
-    _require_lake_names(declared, [*known.values(), *added.values()])
-    return [*added.values()]
-
-
-def _require_lake_names(declared: Declaration, described: Sequence[OwnTable]) -> None:
-    """Raise LakeError if tables would have one name in the lake."""
-    alike = defaultdict(list)
-    for table in described:
-        alike[table.name].append(table.source)
-    for name, sources in alike.items():
-        if len(sources) > 1:
+    sources = dict[str, str]()
+    for table in (*known.values(), *added.values()):
+        other = sources.setdefault(table.name, table.source)
+        if other != table.source:
             raise LakeError(
-                f"{' and '.join(sources)} would have the same name in the lake: {name}",
+                f"{other} and {table.source} would have the same name in the lake: {table.name}",
                 hint="capture one of them with another flow: "
-                f"`workbench capture {declared.source} {shlex.quote(sources[-1])} "
+                f"`workbench capture {declared.source} {shlex.quote(table.source)} "
                 f"--as {files.free_name(declared.source)} --world {declared.world}`",
             )
+    return [*added.values()]
 
 
 def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable:
@@ -308,19 +299,14 @@ def _require_same(at: World, declared: Declaration, own: OwnTable, draft: OwnTab
     Raises:
         LakeError: an option is given that differs from the table's.
     """
-    excluded = own.excluded + draft.excluded
-    described = tables.describe(at, declared, own.model_copy(update={"excluded": excluded}))
-    excluded = [column for column in described.excluded if column in draft.excluded]
-    requested = {
-        "key": draft.key,
-        "excluded": excluded,
-        "partition": draft.partition,
-        "type": draft.type,
-    }
-    for option, value in requested.items():
-        if value and {*value} != {*getattr(own, option)}:
+    columns = tables.describe(at, declared, own).columns
+    excluded = [each for each in draft.excluded if each in own.excluded or each in columns]
+    requested = draft.model_copy(update={"excluded": excluded})
+    for option in ("key", "excluded", "partition", "type"):
+        before, value = getattr(own, option), getattr(requested, option)
+        if value and {*value} != {*before}:
             raise LakeError(
-                f"the flow has {own.source} with the {option} {getattr(own, option)!r}, not {value!r}",
+                f"the flow has {own.source} with the {option} {before!r}, not {value!r}",
                 hint="leave the option out, or capture the table with another flow: "
                 f"--as {files.free_name(declared.source)}",
             )
@@ -346,6 +332,7 @@ def _complete(
     """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
     at, captured = open_flow(world, flow, start=False, continued=continued)
     captured.require_tables(at)
+    captured.require_same_tables(at)
     captured.require_slot(at)
     new = _new_tables(at, captured)
     try:

@@ -34,6 +34,7 @@ def compare(world: World, flow: str) -> None:
     """
     at, captured = open_flow(world, flow)
     captured.require_tables(at)
+    captured.require_same_tables(at)
     uncompared, failures = captured.uncompared(at), list[CheckFailed]()
     incomplete = captured.incomplete(at)
     for own in captured.declared.tables:

@@ -5,7 +5,6 @@ import itertools
 import json
 import os
 import re
-import shlex
 import zlib
 from pathlib import Path
 from typing import Iterator, Literal, Optional, cast
@@ -226,29 +225,6 @@ def free_name(name: str) -> str:
     similar = re.sub(r"[^a-z0-9_]", "_", name.lower()).lstrip("0123456789_") or "flow"
     candidates = (f"{similar[:25]}_{number}" for number in itertools.count(2))
     return next(each for each in candidates if not folder(each).exists())
-
-
-def capture_command(flow: str, declared: Declaration, table: OwnTable) -> str:
-    """Return the command that captures a table of a flow again, with its options."""
-    options: dict[str, list[str]] = {
-        "--as": [flow],
-        "--format": [declared.format],
-        "--poll": [declared.poll],
-        "--type": [table.type],
-        "--key": table.key if table.declares_key else [],
-        "--exclude": table.excluded,
-        "--partition": table.partition,
-        "--world": [declared.world],
-    }
-    words = [
-        word
-        for name, given in options.items()
-        for value in given
-        if value
-        for word in (name, value)
-    ]
-    raw = ["--raw"] if declared.raw else []
-    return shlex.join(["workbench", "capture", declared.source, table.source, *raw, *words])
 
 
 def write(flow: str, declared: Declaration) -> None:

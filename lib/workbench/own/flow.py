@@ -102,10 +102,24 @@ class OwnFlow(CaptureFlow):
             or (own in uncompared and own.source not in compared)
         ]
 
+    @property
+    def capture_command(self) -> str:
+        """The command that continues a capture, and deploys the connector as its JSON is now."""
+        declared = self.declared
+        return f"workbench capture {declared.source} --as {self.name} --world {declared.world}"
+
+    @property
+    def recapture_command(self) -> str:
+        """The command that takes a new snapshot."""
+        return f"workbench recapture {self.name} --world {self.declared.world}"
+
+    def forget_command(self, *tables: str) -> str:
+        """Return the command that removes tables from the flow."""
+        return f"workbench forget {self.name} {' '.join(tables)} --world {self.declared.world}"
+
     def capture_remedy(self, own: OwnTable) -> str:
         """Return the commands for a table whose capture is not complete."""
-        forget = f"workbench forget {self.name} {own.source} --world {self.declared.world}"
-        return f"repeat `{self.capture_command(own.source)}`, or `{forget}`"
+        return f"repeat `{self.capture_command}`, or `{self.forget_command(own.source)}`"
 
     def comparable(self, spark: SparkSession, world: World, name: str = "") -> Capture:
         """Return a capture whose `expected_sql` selects the columns that the lake has with the same values."""
@@ -131,41 +145,8 @@ class OwnFlow(CaptureFlow):
         known = {own.source: own.oid for own in self.declared.tables if own.oid}
         if not known or not self.publication:
             return []
-        values = [[*known], [*known.values()]]
-        return [*self.db.query(world, QUERIES["replaced_tables"], values, self.database)["name"]]
-
-    def replacement_remedy(self, replaced: Sequence[str]) -> str:
-        """Return the commands that capture tables again that were created anew."""
-        commands = [
-            f"workbench forget {self.name} {' '.join(replaced)} --world {self.declared.world}"
-        ]
-        commands += [self.capture_command(each) for each in replaced]
-        return ", then ".join(f"`{each}`" for each in commands)
-
-    def capture_command(self, source: str) -> str:
-        """Return the command that captures a table of the flow, with its options."""
-        own = next(each for each in self.declared.tables if each.source == source)
-        return files.capture_command(self.name, self.declared, own)
-
-    def require_tables(self, world: World, leaving: Sequence[OwnTable] = ()) -> None:
-        """Raise SourceError if tables were dropped, renamed or created anew in the source.
-
-        Args:
-            world: the world of the source.
-            leaving: tables that leave the flow; then others may have been created anew.
-        """
-        sources = [each.source for each in self.declared.tables if each not in leaving]
-        missing = sorted({*sources} - {*self.db.existing_tables(world, sources, self.database)})
-        if missing:
-            names = " ".join([*(each.source for each in leaving), *missing])
-            raise SourceError(
-                f"the source no longer has {', '.join(missing)}",
-                location=f"database {self.database}; {paths.display_path(files.folder(self.name))}",
-                hint=f"`workbench forget {self.name} {names} --world {world.name}` removes them from the flow; the "
-                "others are not compared until then, but `follow` brings their changes",
-            )
-        if not leaving:
-            self.require_same_tables(world)
+        oids = [[*known], [*known.values()]]
+        return [*self.db.query(world, QUERIES["replaced_tables"], oids, self.database)["name"]]
 
     def require_same_tables(self, world: World) -> None:
         """Raise SourceError if a table was dropped and created anew."""
@@ -174,7 +155,20 @@ class OwnFlow(CaptureFlow):
             raise SourceError(
                 f"dropped and created anew in the source, so that no change arrives: {', '.join(replaced)}",
                 location=f"flow {self.name!r}, database {self.database}",
-                hint=self.replacement_remedy(replaced),
+                hint=f"`{self.recapture_command}` takes a new snapshot",
+            )
+
+    def require_tables(self, world: World, leaving: Sequence[OwnTable] = ()) -> None:
+        """Raise SourceError if tables, but for those that leave, were dropped or renamed in the source."""
+        sources = [each.source for each in self.declared.tables if each not in leaving]
+        missing = sorted({*sources} - {*self.db.existing_tables(world, sources, self.database)})
+        if missing:
+            command = self.forget_command(*(each.source for each in leaving), *missing)
+            raise SourceError(
+                f"the source no longer has {', '.join(missing)}",
+                location=f"database {self.database}; {paths.display_path(files.folder(self.name))}",
+                hint=f"`{command}` removes them from the flow; the others are not compared until then, but `follow` "
+                "brings their changes",
             )
 
     def require_slot(self, world: World) -> None:
@@ -188,7 +182,7 @@ class OwnFlow(CaptureFlow):
                 f"replication slot {slot} does not exist any more, so changes are lost",
                 location=f"flow {self.name!r}, source {self.declared.source!r}",
                 expected="the slot that the connector made at the first capture",
-                hint=f"`workbench recapture {self.name} --world {world.name}` takes a new snapshot",
+                hint=f"`{self.recapture_command}` takes a new snapshot",
             )
 
     def _run(
@@ -231,10 +225,9 @@ class OwnFlow(CaptureFlow):
 
     def dead_letter_remedy(self, world: World, capture: Capture) -> str:
         """Return what brings the rows of dead letters into the lake. A replay would read the same messages again."""
-        command = f"workbench forget {self.name} {capture.source} --world {world.name}"
         return (
-            "correct the row in the source: its next message has the complete row. Or run "
-            f"`{command}`, then `{self.capture_command(capture.source)}`"
+            "correct the row in the source: its next message has the complete row. Or alter its column, and run "
+            f"`{self.recapture_command}`"
         )
 
 

@@ -103,7 +103,7 @@ def _require_same_storage(
             compared[own.source] = storage
             files.write_storage(captured.name, compared)
     if dropped:
-        command = f"workbench forget {captured.name} {' '.join(dropped)} --world {at.name}"
+        command = captured.forget_command(*dropped)
         progress(f"{', '.join(dropped)}: dropped or renamed in the source; `{command}`")
 
 
@@ -118,13 +118,12 @@ def _require_same_rows(at: World, captured: OwnFlow, own: files.OwnTable) -> Non
             "TABLE, or with a partition",
             location=f"flow {captured.name!r}: {result!r}",
             expected="statements on rows, which are in the log",
-            hint=f"`workbench recapture {captured.name} --world {at.name}` takes a new snapshot",
+            hint=f"`{captured.recapture_command}` takes a new snapshot",
         )
 
 
 def _require_capturable(world: World, captured: OwnFlow) -> None:
     """Raise SourceError if changes of a table do not arrive any more, such as without its replica identity."""
     existing = checking.existing_tables(world, captured.declared)
-    command = f"workbench recapture {captured.name} --world {world.name}"
-    remedy = f"`{command}`: changes until then are lost"
+    remedy = f"`{captured.recapture_command}`: changes until then are lost"
     checking.require_capturable(world, captured.declared, existing, remedy)
