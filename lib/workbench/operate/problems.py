@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from ..base import yaml_files
 from ..base.params import Limits
@@ -14,7 +14,8 @@ LEVELS = ("", "amber", "red")
 SIGNALS = sorted({each["signal"] for each in PROBLEMS.values()})
 
 
-class Problem(NamedTuple):
+@dataclass(frozen=True)
+class Problem:
     """A problem of a flow.
 
     Attributes:
@@ -22,17 +23,14 @@ class Problem(NamedTuple):
         level: "amber" or "red".
         text: what was observed.
         step: what to do.
+        signal: the part of the pipeline that has the problem.
     """
 
     kind: str
     level: str
     text: str
     step: str
-
-    @property
-    def signal(self) -> str:
-        """The part of the pipeline that has the problem."""
-        return PROBLEMS[self.kind]["signal"]
+    signal: str
 
 
 def problem(kind: str, level: str = "", **values: Any) -> Problem:
@@ -45,7 +43,7 @@ def problem(kind: str, level: str = "", **values: Any) -> Problem:
     """
     texts = PROBLEMS[kind]
     text, step = (texts[name].format(**values) for name in ("text", "step"))
-    return Problem(kind, texts["level"] or level, text, step)
+    return Problem(kind, texts["level"] or level, text, step, texts["signal"])
 
 
 def level_of(value: float, limits: Limits) -> str:

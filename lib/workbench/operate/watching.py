@@ -22,7 +22,7 @@ from .problems import Observation, Problem
 from .source import MIB
 
 FIND_EVERY_S = 60.0  # the deployed flows are searched at most that often
-EXIT_CODES = {"green": 0, "amber": 1, "red": 2}
+EXIT_CODES = ("green", "amber", "red")
 Report = Callable[[list[Observation]], object]
 
 
@@ -146,7 +146,7 @@ def watch(
             observed = watcher.observe()
             report(observed)
             if once or stop.wait(interval or world.watch.interval_s):
-                return max((EXIT_CODES[each.level] for each in observed), default=0)
+                return max((EXIT_CODES.index(each.level) for each in observed), default=0)
 
 
 def frame(observed: Sequence[Observation]) -> pd.DataFrame:
@@ -199,12 +199,4 @@ def lines(observed: Sequence[Observation]) -> Iterator[tuple[str, str]]:
 
 def to_json(observed: Sequence[Observation]) -> str:
     """Return observations as one line of JSON: a list of objects with the fields of `Observation`."""
-    fields = [
-        {
-            **dataclasses.asdict(each),
-            "level": each.level,
-            "problems": [{**p._asdict(), "signal": p.signal} for p in each.problems],
-        }
-        for each in observed
-    ]
-    return json.dumps(fields)
+    return json.dumps([{**dataclasses.asdict(each), "level": each.level} for each in observed])

@@ -154,7 +154,7 @@ def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
         raise LakeError(
             f"a row of {own.source} cannot be captured: {dead[0]['reason']}",
             location=f"topic {dead[0]['topic']}, partition {dead[0]['partition']}, offset {dead[0]['offset']}",
-            hint=f"correct the row in the source, and repeat `workbench recapture {flow.name} --world {at.name}`. "
+            hint=f"correct the row in the source, and repeat `{flow.recapture_command}`. "
             "The lake tables are as they were, and get no changes until then",
         )
 
@@ -345,7 +345,7 @@ def _complete(
         started = time.monotonic()
         try:
             if own in new:
-                described = comparing.compare_table(at, captured, own, is_first=True)
+                described = comparing.compare_table(at, captured, own)
             else:
                 described = tables.describe(at, captured.declared, own)
         except (LakeError, CheckFailed) as e:  # the others are captured
@@ -370,8 +370,9 @@ def _new_tables(at: World, flow: OwnFlow) -> list[OwnTable]:
     incomplete = flow.incomplete(at)
     return [
         own
-        for own in flow.uncompared(at)
-        if own in incomplete or hudi.exists(flow.table(at, own.name)) or flow.count(at, own.name)
+        for own in flow.declared.tables
+        if not flow.is_compared(at, own)
+        and (own in incomplete or hudi.exists(flow.table(at, own.name)) or flow.count(at, own.name))
     ]
 
 

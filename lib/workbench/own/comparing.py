@@ -35,21 +35,20 @@ def compare(world: World, flow: str) -> None:
     at, captured = open_flow(world, flow)
     captured.require_tables(at)
     captured.require_same_tables(at)
-    uncompared, failures = captured.uncompared(at), list[CheckFailed]()
-    incomplete = captured.incomplete(at)
+    incomplete, failures = captured.incomplete(at), list[CheckFailed]()
     for own in captured.declared.tables:
         if own in incomplete:
             print(f"{own.source} is not captured yet: {captured.capture_remedy(own)}")
             continue
         try:
-            compare_table(at, captured, own, is_first=own in uncompared)
+            compare_table(at, captured, own)
         except CheckFailed as e:  # its check is shown; the other tables have theirs
             failures.append(e)
     if failures:
         raise failures[0]
 
 
-def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) -> OwnTable:
+def compare_table(at: World, flow: OwnFlow, own: OwnTable) -> OwnTable:
     """Ingest and compare a table, and label the instant of its first comparison.
 
     Returns:
@@ -60,7 +59,7 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) ->
         LakeError: messages could not be decoded; or earlier ones could not, and not all values can be compared.
     """
     table, storage = flow.table(at, own.name), tables.storage(at, flow.declared, own.source)
-    described = tables.describe(at, flow.declared, own)
+    described, is_first = tables.describe(at, flow.declared, own), not flow.is_compared(at, own)
     result = reconcile(at, flow, described)
     if not result.is_equal:
         print(result)  # all of it: the line of a check is short

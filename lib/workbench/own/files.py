@@ -323,11 +323,10 @@ def _snapshot_select(table: OwnTable) -> str:
 
 def _template(connector: str, declared: Declaration) -> dict[str, str]:
     """Return the JSON of a new connector."""
+    kind = "poll" if declared.poll else ""
     template = {
-        **TEMPLATES["connectors"]["poll" if declared.poll else declared.engine],
-        **({} if declared.poll else TEMPLATES["log"]),
-        **TEMPLATES["converters"][declared.format],
-        **(TEMPLATES["nulls"] if declared.format == "json" and not declared.poll else {}),
+        **TEMPLATES["connectors"][kind or declared.engine],
+        **TEMPLATES["converters"][kind or declared.format],
     }
     values = {
         "id": connector,

@@ -73,33 +73,25 @@ class OwnFlow(CaptureFlow):
     @property
     def resources(self) -> Resources:
         """Everything that `workbench capture` may have made, without the files of the flow."""
-        signals = f"{self.connector}.signals"
-        owns = Owns(databases=(self.name,))
-        if not self.polled:
-            owns = replace(owns, topics=(signals,), groups=(signals,))
-        return Resources(self, owns)
+        signals = (f"{self.connector}.signals",)
+        return Resources(self, Owns(topics=signals, groups=signals, databases=(self.name,)))
 
-    def uncompared(self, world: World) -> list[OwnTable]:
-        """Return the tables whose first copy in the lake was not compared yet."""
-        return [
-            each
-            for each in self.declared.tables
-            if LABEL not in {*hudi.labels(world, self.table(world, each.name))["label"]}
-        ]
+    def is_compared(self, world: World, own: OwnTable) -> bool:
+        """Return whether the first copy of a table in the lake was equal to its source."""
+        return LABEL in {*hudi.labels(world, self.table(world, own.name))["label"]}
 
     def incomplete(self, world: World) -> list[OwnTable]:
         """Return the tables whose capture was interrupted or failed.
 
         A table has no topic then, or was never equal to its source.
         """
-        existing, uncompared = {*topics.names(world)}, self.uncompared(world)
-        # also of an empty table, which the lake does not have yet
-        compared = files.storage(self.name)
+        existing = {*topics.names(world)}
+        compared = files.storage(self.name)  # also empty tables, which the lake does not have yet
         return [
             own
             for own in self.declared.tables
             if self.topic(world, own.name) not in existing
-            or (own in uncompared and own.source not in compared)
+            or not (own.source in compared or self.is_compared(world, own))
         ]
 
     @property
@@ -173,8 +165,10 @@ class OwnFlow(CaptureFlow):
 
     def require_slot(self, world: World) -> None:
         """Raise LakeError if the slot is gone since tables were captured: changes from before a new one are lost."""
-        is_new = not files.storage(self.name) and len(self.uncompared(world)) == len(self.captures)
-        if not self.publication or is_new:
+        compared = files.storage(self.name) or [
+            own for own in self.declared.tables if self.is_compared(world, own)
+        ]
+        if not self.publication or not compared:
             return
         slot = self.config(world, self.connector)["slot.name"]
         if slot not in {*postgres.all_slots(world)["slot_name"]}:
