@@ -1,7 +1,5 @@
 """Notifications: one when a signal of a flow changes its level, and one when it recovers."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Sequence

@@ -1,7 +1,5 @@
 """The state of one flow, from source, connector, topic and lake; no Spark job runs."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from functools import partial

@@ -1,7 +1,5 @@
 """Problems of a flow, with their texts, and the state of a flow at one time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional

@@ -1,7 +1,5 @@
 """Comparing the lake tables of a flow with its source, and capturing them anew when changes were lost for good."""
 
-from __future__ import annotations
-
 from typing import Callable, Union
 
 from .. import hudi, own, stack, tracks

@@ -1,7 +1,5 @@
 """Connectors, slots and tables of a flow that is captured from the log of its source."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Callable, Iterator

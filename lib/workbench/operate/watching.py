@@ -1,7 +1,5 @@
 """Watch the captured flows of a world: observe them all, and report what needs attention."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
