@@ -206,7 +206,9 @@ def _open(
 
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
-    draft = compose(flow, declared, files.connector_config(flow, declared, {}))
+    raw = files.connector_config(flow, declared, {})
+    # whose lack is an error only when the user can add it to the JSON
+    draft = compose(flow, declared, {**raw, "database.ssl.truststore": "later"})
     used = [f"catalog database {flow} (of the tracks)"] if flow in RESERVED_DATABASES else []
     for kind, names in draft.resources.remaining(at).items():
         used += [f"{kind} {name}" for name in names]
