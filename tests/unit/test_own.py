@@ -518,13 +518,8 @@ def test_other_options_for_a_table_of_the_flow_are_refused(world, described, opt
     ],
 )
 def test_the_rows_and_the_partition_choose_the_layout(world, fields, layout):
-    """Also of a flow.yaml of an earlier release, which has no layout."""
     table = own.OwnTable.model_validate({**TABLE, **fields})
     assert (*own_tables.layout(table).model_dump().values(),) == layout
-    if "columns" not in fields:
-        declare(world, tables=[{**TABLE, **fields}])
-        lake = own.load(world, "bikes").table(world)
-        assert (lake.type, lake.index, lake.buckets) == layout
 
 
 def test_a_table_keeps_the_layout_of_its_capture(world):

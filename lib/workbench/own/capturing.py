@@ -368,13 +368,13 @@ def _complete(
 
 
 def _new_tables(at: World, flow: OwnFlow) -> list[OwnTable]:
-    """Return the tables to capture and compare: not yet compared ones, but for empty tables with a topic."""
+    """Return the tables to capture and compare: incomplete ones, and those whose lake table was dropped."""
     incomplete = flow.incomplete(at)
     return [
         own
         for own in flow.declared.tables
-        if not flow.is_compared(at, own)
-        and (own in incomplete or hudi.exists(flow.table(at, own.name)) or flow.count(at, own.name))
+        if own in incomplete
+        or (not hudi.exists(flow.table(at, own.name)) and flow.count(at, own.name))
     ]
 
 

@@ -59,7 +59,8 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable) -> OwnTable:
         LakeError: messages could not be decoded; or earlier ones could not, and not all values can be compared.
     """
     table, storage = flow.table(at, own.name), tables.storage(at, flow.declared, own.source)
-    described, is_first = tables.describe(at, flow.declared, own), not flow.is_compared(at, own)
+    described = tables.describe(at, flow.declared, own)
+    is_first = LABEL not in {*hudi.labels(at, table)["label"]}
     result = reconcile(at, flow, described)
     if not result.is_equal:
         print(result)  # all of it: the line of a check is short
@@ -68,9 +69,9 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable) -> OwnTable:
     if result.not_compared:
         reasons = dlq.reasons(hudi.dead_letters_path(at, table))
         flow.require_no_dead_letters(at, [(table, sum(reasons.values()))])
-    files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     if is_first and hudi.exists(table):
         hudi.label(at, table, LABEL, result.position)
+    files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     return described.model_copy(update={"rows": result.rows[0]})
 
 

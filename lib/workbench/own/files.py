@@ -7,7 +7,7 @@ import os
 import re
 import zlib
 from pathlib import Path
-from typing import Iterator, Literal, Optional, cast
+from typing import Iterator, Literal, cast
 
 import yaml
 from pydantic import Field, ValidationError
@@ -43,7 +43,7 @@ class OwnTable(ConfigModel):
         partition: partition columns of the lake table.
         type: "cow" or "mor" if one was requested, else "".
         rows: number of rows when it was captured.
-        layout: how the lake table is made; None in the file of an earlier release (see `tables.layout`).
+        layout: how the lake table is made (see `tables.layout`).
         excluded: columns that are not captured.
         joined: whether the table was added to a running flow.
         oid: PostgreSQL's number of the table, which another table of the same name does not have; 0 if unknown.
@@ -61,7 +61,7 @@ class OwnTable(ConfigModel):
     partition: list[str]
     type: Literal["", "cow", "mor"]
     rows: int
-    layout: Optional[Layout] = None
+    layout: Layout = Layout(type="cow", index="SIMPLE", buckets=1)
     excluded: list[str]
     joined: bool
     oid: int = 0
@@ -258,7 +258,7 @@ def connector_path(flow: str) -> Path:
 
 
 def write_connector(flow: str, declared: Declaration) -> None:
-    """Write the tables of a flow into the connector's JSON, and required keys that it lacks.
+    """Write the tables of a flow into the connector's JSON.
 
     The user's other changes of it stay.
     """
@@ -282,9 +282,7 @@ def connector_config(flow: str, declared: Declaration, existing: dict[str, str])
         }
         if declared.db is mariadb:
             lists |= _mariadb_lists(declared.tables, existing)
-    template = _template(OWN_PREFIX + flow, declared)
-    required = {key: template[key] for key in TEMPLATES["required"] if key in template}
-    config = {**required, **(existing or template), **lists}
+    config = {**(existing or _template(OWN_PREFIX + flow, declared)), **lists}
     return {key: value for key, value in config.items() if value}
 
 

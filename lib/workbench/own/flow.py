@@ -76,22 +76,16 @@ class OwnFlow(CaptureFlow):
         signals = (f"{self.connector}.signals",)
         return Resources(self, Owns(topics=signals, groups=signals, databases=(self.name,)))
 
-    def is_compared(self, world: World, own: OwnTable) -> bool:
-        """Return whether the first copy of a table in the lake was equal to its source."""
-        return LABEL in {*hudi.labels(world, self.table(world, own.name))["label"]}
-
     def incomplete(self, world: World) -> list[OwnTable]:
         """Return the tables whose capture was interrupted or failed.
 
         A table has no topic then, or was never equal to its source.
         """
-        existing = {*topics.names(world)}
-        compared = files.storage(self.name)  # also empty tables, which the lake does not have yet
+        existing, compared = {*topics.names(world)}, files.storage(self.name)
         return [
             own
             for own in self.declared.tables
-            if self.topic(world, own.name) not in existing
-            or not (own.source in compared or self.is_compared(world, own))
+            if self.topic(world, own.name) not in existing or own.source not in compared
         ]
 
     @property
@@ -165,10 +159,7 @@ class OwnFlow(CaptureFlow):
 
     def require_slot(self, world: World) -> None:
         """Raise LakeError if the slot is gone since tables were captured: changes from before a new one are lost."""
-        compared = files.storage(self.name) or [
-            own for own in self.declared.tables if self.is_compared(world, own)
-        ]
-        if not self.publication or not compared:
+        if not (self.publication and files.storage(self.name)):
             return
         slot = self.config(world, self.connector)["slot.name"]
         if slot not in {*postgres.all_slots(world)["slot_name"]}:
@@ -322,7 +313,7 @@ def _capture(connector: str, declared: Declaration, table: OwnTable) -> Capture:
         "partition": tuple(table.partition),
         "encodes_key": table.encodes_key,
         "checks_partition": True,
-        **(table.layout or tables.layout(table)).model_dump(),
+        **table.layout.model_dump(),
     }
     return Capture(
         table.source,
