@@ -8,6 +8,7 @@ from ..base import LakeError, World
 from ..base.wait import stop_on_signal
 from ..spark import session
 from . import checking, comparing, files, tables
+from .files import OwnTable
 from .flow import OwnFlow, open_flow
 
 STORAGE_INTERVAL = 60  # seconds between two looks at the storage of the source tables
@@ -42,12 +43,13 @@ def follow(
     captured.require_slot(at)
     _require_capturable(world, captured)
     followed = _followed_tables(at, captured, progress)
+    lake = [captured.table(at, own.name) for own in followed]
     captured.restart_failed(at)
     if not continuous:
         captured.wait_until_captured(at)
     looked_at = time.monotonic()
     with stop_on_signal() as stop:
-        for counts in captured.follow(session(at), at, *followed, stop=stop):
+        for counts in captured.follow(session(at), at, *lake, stop=stop):
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
@@ -64,21 +66,19 @@ def follow(
 
 def _followed_tables(
     at: World, captured: OwnFlow, progress: Callable[[str], None]
-) -> list[hudi.Table]:
-    """Return the lake tables whose capture is complete."""
+) -> list[OwnTable]:
+    """Return the tables whose capture is complete."""
     incomplete = captured.incomplete(at)
     for own in incomplete:
         progress(
             f"{own.source} is left out, because its capture was interrupted or failed: "
             f"{captured.capture_remedy(own)}"
         )
-    return [
-        captured.table(at, own.name) for own in captured.declared.tables if own not in incomplete
-    ]
+    return [own for own in captured.declared.tables if own not in incomplete]
 
 
 def _require_same_storage(
-    at: World, captured: OwnFlow, followed: list[hudi.Table], progress: Callable[[str], None]
+    at: World, captured: OwnFlow, followed: list[OwnTable], progress: Callable[[str], None]
 ) -> None:
     """Compare the rows of tables whose columns or storage are other ones than at their last comparison.
 
@@ -89,13 +89,12 @@ def _require_same_storage(
     Raises:
         LakeError: rows were removed, added or changed.
     """
-    names, dropped = {table.name for table in followed}, list[str]()
-    compared = files.storage(captured.name)
+    compared, dropped = files.storage(captured.name), list[str]()
     for own in captured.declared.tables:
         storage = tables.storage(at, captured.declared, own.source)
         if not storage:
             dropped.append(own.source)
-        elif own.name in names and compared.get(own.source) != storage:
+        elif own in followed and compared.get(own.source) != storage:
             progress(
                 f"{own.source}: the source has stored it anew or altered it, so its rows are compared"
             )
@@ -107,7 +106,7 @@ def _require_same_storage(
         progress(f"{', '.join(dropped)}: dropped or renamed in the source; `{command}`")
 
 
-def _require_same_rows(at: World, captured: OwnFlow, own: files.OwnTable) -> None:
+def _require_same_rows(at: World, captured: OwnFlow, own: OwnTable) -> None:
     described = tables.describe(at, captured.declared, own)
     result = comparing.reconcile(at, captured, described)
     # polling sees no deletes in any case
