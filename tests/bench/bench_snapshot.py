@@ -83,7 +83,6 @@ FLOW = CaptureFlow(
     ),
     DATABASE,
     _config,
-    watermark=False,
 )
 
 

@@ -536,7 +536,6 @@ def test_a_track_on_mariadb_has_the_verbs_of_the_others(lab):
     flow = CaptureFlow(
         (Capture(MOVIES, "movie_id", "movies_source", format="avro"),),
         database="sampledatabase",
-        watermark=False,
         db=mariadb,
     )
     made = Track("70_movies", ("71_database", "72_connectors"), flow, Owns(source_tables=(MOVIES,)))

@@ -155,11 +155,11 @@ def test_what_cannot_be_captured_is_refused_before_anything_is_created(bikes, sp
     with pytest.raises(LakeError, match="no column docs in public.stations"):
         own.capture(bikes, "bikes", "stations", exclude=["docs"])
     for make, remove, message in (
-        ("CREATE PUBLICATION own_bikes", "DROP PUBLICATION own_bikes", "publication own_bikes"),
+        ("CREATE PUBLICATION own_bikes", "DROP PUBLICATION own_bikes", "publications own_bikes"),
         (
             "SELECT pg_create_logical_replication_slot('msk_own_bikes', 'pgoutput')",
             "SELECT pg_drop_replication_slot('msk_own_bikes')",
-            "replication slot msk_own_bikes",
+            "replication slots msk_own_bikes",
         ),
     ):
         execute(bikes, make)

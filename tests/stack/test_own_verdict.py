@@ -235,13 +235,10 @@ def test_accepted_kinds_arrive(bikes):
         at, "DROP TABLE included; CREATE TABLE included (id int PRIMARY KEY, note text)"
     )
     for command in (own.follow, own.compare):
-        with pytest.raises(
-            SourceError, match="(?s)created anew.*public.included.*forget bikes public"
-        ):
+        with pytest.raises(SourceError, match="(?s)created anew.*public.included.*recapture bikes"):
             command(bikes, "bikes")
     [observation] = operate.Watcher(bikes, "bikes").observe()
     [replaced] = [each for each in observation.problems if each.kind == "table_replaced"]
-    assert "public.included was dropped" in replaced.text and "workbench capture" in replaced.step
-    own.forget(bikes, "bikes", "public.included")
-    own.capture(bikes, "bikes", "included")
+    assert "public.included was dropped" in replaced.text and "workbench recapture" in replaced.step
+    own.recapture(bikes, "bikes")
     own.follow(bikes, "bikes")

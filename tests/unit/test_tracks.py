@@ -220,9 +220,8 @@ def test_changed_rows_are_loaded_again_and_the_topics_restart(world, loaded, cha
 
 def test_unchanged_rows_stay_with_their_topics(world, loaded):
     tracks.reset(world, museum.TRACK, since="53_hudi_ingest")
-    loaded.messages = 7
     tracks.reset(world, outbox.TRACK, since="13_hudi_ingest")
-    assert loaded.calls == [[Product.TABLES]] * 2, "with watermarks there are always more messages"
+    assert loaded.calls == [[Product.TABLES]] * 2
     loaded.calls.clear()
     loaded.changed, loaded.topics = True, False
     tracks.reset(world, museum.TRACK, since="53_hudi_ingest")
@@ -251,9 +250,10 @@ def test_restored_tables_are_read_from_their_earlier_source(world, loaded, monke
 def test_the_topics_are_those_of_tables_connectors_and_heartbeats(world):
     tables = {"moma.public.artists", "moma.public.artworks", "moma_envelope.public.artists"}
     heartbeats = {"__debezium-heartbeat.moma", "__debezium-heartbeat.moma_envelope"}
-    assert museum.TRACK.resources.topics(world) == tables | heartbeats
+    messages = {"moma.message", "moma_envelope.message"}
+    assert museum.TRACK.resources.topics(world) == tables | heartbeats | messages
     schemas = museum.TRACK.resources.connector_schemas(world)
-    assert "moma.public.artists-value" in schemas and len(schemas) == 10
+    assert "moma.public.artists-value" in schemas and len(schemas) == 14
     assert outbox.TRACK.resources.connector_schemas(world) == set(), "no registry is needed"
 
 

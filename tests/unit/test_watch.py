@@ -79,7 +79,6 @@ def test_the_commands_of_each_step_name_the_flow_and_the_world(world):
     reader = FlowReader("payments", world, CaptureFlow([]))
     fields = {
         "hint": "see the docs",
-        "remedy": "see the docs",
         "command": "forget payments",
         "folder": "a/b",
     }

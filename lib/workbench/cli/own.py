@@ -15,7 +15,9 @@ FLOW = typer.Argument(..., help="Name of the flow, by default that of its source
 
 def capture(
     source: str = typer.Argument(..., help="Name of the source (docs/your_own.md)."),
-    tables: list[str] = typer.Argument(..., help="The tables: table or schema.table."),
+    tables: Optional[list[str]] = typer.Argument(
+        None, help="The tables: table or schema.table; none: an interrupted capture continues."
+    ),
     format: str = typer.Option(
         "", help="Format of the messages: json (the default) or avro; polled tables have json."
     ),
@@ -49,7 +51,7 @@ def capture(
     own.capture(
         open_world(world),
         source,
-        *tables,
+        *(tables or ()),
         flow=flow or "",
         format=format,
         type=type,

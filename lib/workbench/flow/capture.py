@@ -79,8 +79,6 @@ class CaptureSet:
         captures: the captures.
         database: name of the database; None for the database of the world's PostgreSQL.
         config: function that returns the configuration of a connector (world, connector name).
-        watermark: whether `wait_until_captured` may update a row. False if the notebooks count
-            events, and for MariaDB, whose log has no event for an UPDATE without a change.
         polled: whether connectors poll the tables instead of reading the log. Tracing and syncing
             need the log.
         db: the kind of database.
@@ -94,7 +92,6 @@ class CaptureSet:
     captures: tuple[Capture, ...]
     database: Optional[str] = None
     config: Callable[[World, str], dict[str, str]] = connect.config
-    watermark: bool = True
     polled: bool = False
     db: SourceDatabase = postgres
     publication: str = ""
@@ -166,14 +163,14 @@ class CaptureSet:
             fields: fields of hudi.Table to change.
         """
         capture = self.capture(name)
-        kinds = [table.get("type", "cow") for table in capture.lake]
-        if not (kind in kinds if kind else kinds):
-            raise LakeError(
-                f"{capture.name} has no lake table of kind {kind!r}",
-                expected=did_you_mean(kind, kinds),
-            )
-        declared = capture.lake[kinds.index(kind) if kind else 0]
-        return capture.table(world, {**declared, **fields})
+        for declared in capture.lake:
+            if kind in ("", declared.get("type", "cow")):
+                return capture.table(world, {**declared, **fields})
+        kinds = [each.get("type", "cow") for each in capture.lake]
+        raise LakeError(
+            f"{capture.name} has no lake table of kind {kind!r}",
+            expected=did_you_mean(kind, kinds),
+        )
 
     def tables(self, world: World, *names: str) -> list[hudi.Table]:
         """Return all lake tables of these captures, by default of all captures."""

@@ -3,11 +3,13 @@
 The functions are the same for every walkthrough. Only the captures differ.
 """
 
+import base64
 import contextlib
-import json
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, cast
+from functools import partial
+from typing import Any, Callable, Iterator, Sequence, cast
 
 import pandas
 from psycopg import sql
@@ -19,9 +21,12 @@ from ..base.wait import background
 from ..checks import check
 from ..hudi import changes
 from ..hudi.ingesting import last_ingest_commit, read_progress
+from ..source import mariadb, postgres
 from ..source.names import identifier
-from ..topic import dlq, registry, topics
+from ..topic import dlq, topics
 from .capture import Capture, CaptureSet
+
+CAPTURE_TIMEOUT_S = 300  # for the changes of one statement, about 150,000
 
 
 class CaptureFlow(CaptureSet):
@@ -72,15 +77,14 @@ class CaptureFlow(CaptureSet):
             **values: the new values of columns.
 
         Raises:
-            SourceError: no row has this key, or the key has another number of columns.
+            SourceError: no row has this key, or it has another number of columns.
         """
         capture = self.capture(name)
-        condition, key_values = _key_condition(capture, key)
         assignments = [sql.SQL("{} = %s").format(sql.Identifier(column)) for column in values]
         statement = sql.SQL("UPDATE {} SET {} WHERE {}").format(
-            identifier(capture.source), sql.SQL(", ").join(assignments), condition
+            identifier(capture.source), sql.SQL(", ").join(assignments), _has_key(capture)
         )
-        self.execute(world, name, statement, [*values.values(), *key_values])
+        self.execute(world, name, statement, [*values.values(), *_key_values(key)])
 
     def delete(self, world: World, name: str, key: Any) -> None:
         """Delete one source row, and wait for its two messages: the delete and the tombstone.
@@ -94,9 +98,10 @@ class CaptureFlow(CaptureSet):
             SourceError: as for `change`.
         """
         capture = self.capture(name)
-        condition, key_values = _key_condition(capture, key)
-        statement = sql.SQL("DELETE FROM {} WHERE {}").format(identifier(capture.source), condition)
-        self.execute(world, name, statement, key_values, messages=2)
+        statement = sql.SQL("DELETE FROM {} WHERE {}").format(
+            identifier(capture.source), _has_key(capture)
+        )
+        self.execute(world, name, statement, _key_values(key), messages=2)
 
     def execute(
         self, world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1
@@ -150,67 +155,78 @@ class CaptureFlow(CaptureSet):
     def wait_until_captured(self, world: World) -> None:
         """Wait until the topics hold all changes that were committed so far.
 
-        The function updates one row of each table without a change (the watermark), and waits for the
-        event, which follows all earlier events. The topic of an empty table has all changes when it has a
-        delete for each row. If `watermark` is False, the function does nothing. A large table is waited for
-        longer, because one statement may have changed all its rows.
+        PostgreSQL's log gets a message, which each connector publishes after all earlier changes.
+        MariaDB has no such message: there a connector commits an offset after them. Polled tables have
+        nothing to wait for.
 
         Raises:
-            WorkbenchError: the changes of a table have not arrived in time, or its connector has failed.
+            WorkbenchError: a connector has failed, or it has not published them in time.
         """
-        for capture in self.captures if self.watermark else ():
-            self._wait_for_watermark(world, capture)
+        for connector in () if self.polled else self.deployed_connectors:
+            if self.db is postgres:
+                is_reached = self._mark(world, connector)
+            elif connect.offset(world, connector) is None:  # MSK Connect does not show it
+                continue
+            else:
+                is_reached = self._committed_offset(world, connector)
+            wait_until(
+                is_reached,
+                f"connector {connector} to reach the source's log position",
+                timeout=CAPTURE_TIMEOUT_S,
+                interval=0.1,
+                failure_reason=partial(connect.failure, world, connector),
+                hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
+            )
 
-    def _wait_for_watermark(self, world: World, capture: Capture) -> None:
-        position = self._write_watermark(world, capture)
+    def _mark(self, world: World, connector: str) -> Callable[[], bool]:
+        """Write a message into the log; return a function that returns whether its topic has it."""
+        topic = f"{self.config(world, connector)['topic.prefix']}.message"
+        mark = uuid.uuid4().hex.encode()
+        topics.create(world, topic)
+        start = topics.end_offsets(world, topic)
+        statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
+        self.db.query(world, statement, [mark.decode()], self.database)
 
-        def is_captured() -> bool:
-            nonlocal position
-            if position is not None:
-                return self._last_captured_position(world, capture) >= position
-            if self._has_deletes_only(world, capture):
+        def has_arrived() -> bool:
+            values = [m.value() or b"" for m in topics.read_all(world, topic, start_offsets=start)]
+            return any(mark in v or base64.b64encode(mark) in v for v in values)
+
+        return has_arrived
+
+    def _committed_offset(self, world: World, connector: str) -> Callable[[], bool]:
+        """Return a function that returns whether a connector has committed the current position.
+
+        Raises:
+            SourceError: the server's log is another one, or began anew.
+        """
+        # read before the log's position, which it cannot pass
+        earlier = connect.offset(world, connector)
+        current = self.db.log_position(world, self.database)
+        position = self.db.position_to_int(current)
+        committed = "{file}:{pos}".format(**earlier) if earlier else current
+        if (
+            committed.rpartition(".")[0] != current.rpartition(".")[0]
+            or self.db.position_to_int(committed) > position
+        ):
+            raise SourceError(
+                f"the server's log is at {current}, connector {connector} at {committed}: the log began anew "
+                "(RESET MASTER), or is that of another server",
+                location=f"source {self.server!r}",
+                expected="the log that the flow began with: later changes would lose against older ones",
+                hint="`workbench recapture` takes a new snapshot of the flow",
+            )
+
+        def is_committed() -> bool:
+            offset = connect.offset(world, connector)  # empty before the first
+            if not offset:
+                return False
+            reached = "{file}:{pos}".format(**offset)
+            if self.db.position_to_int(reached) >= position:
                 return True
-            # rows may have been inserted meanwhile
-            position = self._write_watermark(world, capture)
-            return False
+            # after a statement such as ALTER or TRUNCATE, the connector commits no offset until the next change
+            return not mariadb.has_row_changes(world, reached, current)
 
-        wait_until(
-            is_captured,
-            f"topic {self.topic(world, capture.name)} to reach the source's log position",
-            timeout=60 + self.count(world, capture.name) / topics.MESSAGES_PER_S,
-            failure_reason=lambda: connect.failure(world, capture.connector),
-            hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
-        )
-
-    def _write_watermark(self, world: World, capture: Capture) -> Optional[int]:
-        """Update a row without a change.
-
-        Returns:
-            A log position before the update; None if the table has no row.
-        """
-        position = self.db.position_to_int(self.db.log_position(world, self.database))
-        statement = sql.SQL(
-            "UPDATE {0} SET {1} = {1} WHERE ({2}) = (SELECT {2} FROM {0} ORDER BY {2} LIMIT 1)"
-        ).format(identifier(capture.source), sql.Identifier(capture.keys[0]), capture.key_columns)
-        return position if self.db.execute(world, statement, database=self.database) else None
-
-    def _last_captured_position(self, world: World, capture: Capture) -> int:
-        """Return the source's log position of the last message in a topic."""
-        topic = self.topic(world, capture.name)
-        last = {p: max(0, end - 1) for p, end in topics.end_offsets(world, topic).items()}
-        values = topics.read(world, topic, start_offsets=last)["value"].dropna()
-        # the rows of an incremental snapshot have no position
-        positions = [int(row["__lsn"] or 0) for row in _records(world, capture, values)]
-        return max(positions, default=0)
-
-    def _has_deletes_only(self, world: World, capture: Capture) -> bool:
-        """Return whether the last message of each key in a topic is a delete, or there is no message."""
-        topic = self.topic(world, capture.name)
-        if topic not in topics.names(world):
-            return True
-        last = topics.read(world, topic).drop_duplicates("key", keep="last")["value"].dropna()
-        records = _records(world, capture, last)
-        return all(row.get("__deleted") == "true" or row.get("__op") == "d" for row in records)
+        return is_committed
 
     def land(self, spark: SparkSession, world: World) -> None:
         """Land the new messages of the topics with the sink connectors.
@@ -482,25 +498,11 @@ class CaptureFlow(CaptureSet):
         return history.groupby([*self.capture(name).keys], as_index=False).tail(1)
 
 
-def _key_condition(capture: Capture, key: Any) -> tuple[sql.Composed, list[Any]]:
-    """Return the condition that a row has this key, and the values of its parameters.
-
-    Raises:
-        SourceError: the key has another number of columns.
-    """
-    is_composite = len(capture.keys) > 1 and isinstance(key, tuple)
-    values = [*key] if is_composite else [key]
-    if len(values) != len(capture.keys):
-        raise SourceError(
-            f"{key!r} is no key of {capture.name}",
-            expected=f"a tuple with the values of {', '.join(capture.keys)}",
-        )
-    marks = sql.SQL(", ").join(sql.SQL("%s") for _ in values)
-    return sql.SQL("({}) = ({})").format(capture.key_columns, marks), values
+def _has_key(capture: Capture) -> sql.Composed:
+    """Return the condition that a row has the key of `_key_values`."""
+    marks = sql.SQL(", ").join([sql.Placeholder()] * len(capture.keys))
+    return sql.SQL("({}) = ({})").format(capture.key_columns, marks)
 
 
-def _records(world: World, capture: Capture, values: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the rows that messages of a capture hold."""
-    if capture.format == "avro":
-        return [registry.inspect_message(world, value)["record"] for value in values]
-    return [body.get("payload", body) for body in map(json.loads, values)]
+def _key_values(key: Any) -> list[Any]:
+    return [*key] if isinstance(key, tuple) else [key]

@@ -4,8 +4,6 @@ Each value becomes the same text on both sides (reconcile_sql.yaml), and a row t
 row identifies its values: | separates them, and each of !, | and null has a text of its own.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from dataclasses import dataclass

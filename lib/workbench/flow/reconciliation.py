@@ -1,7 +1,5 @@
 """The result of a reconciliation, and where the last one of each table is stored."""
 
-from __future__ import annotations
-
 import datetime as dt
 import html
 import json

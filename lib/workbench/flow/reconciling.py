@@ -5,8 +5,6 @@ keys are read again in rounds: those of the source, then those of the lake after
 difference if its row in the lake was not written in between.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from functools import partial

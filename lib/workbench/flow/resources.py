@@ -134,13 +134,14 @@ class Resources:
         return [self.flow.config(world, name) for name in (*self.flow.sinks, *self.owns.sinks)]
 
     def topics(self, world: World) -> set[str]:
-        """Return the topics of notebooks, tables, heartbeats and (for MariaDB) schema histories."""
+        """Return the topics of notebooks, tables, heartbeats, messages in the log and (MariaDB) schema histories."""
         names = {*self.owns.topics, *(self.flow.topic(world, name) for name in self.flow.names)}
         for config in self.configs(world):
             if "topic.prefix" in config:
                 tables = config.get("table.include.list", config.get("table.whitelist", ""))
                 names |= {topic_name(config, table.strip()) for table in tables.split(",")}
-                names.add(f"__debezium-heartbeat.{config['topic.prefix']}")
+                prefix = config["topic.prefix"]
+                names |= {f"__debezium-heartbeat.{prefix}", f"{prefix}.message"}
             if HISTORY_TOPIC in config:
                 names.add(config[HISTORY_TOPIC])
         return names

@@ -1,7 +1,5 @@
 """The lake side of a captured table: its commits and files, and when messages became visible. No Spark."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from typing import Iterable, Iterator, NamedTuple, Optional

@@ -1,7 +1,5 @@
 """New messages of a topic: when they were committed in the source, and when they were published."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

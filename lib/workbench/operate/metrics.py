@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from ..base import StackError
 from ..base.http import foreign_reason
-from .problems import LEVELS, SIGNALS, Observation
+from .problems import LEVELS, Observation
 
 # {metric: (its text, the label beside `flow`)}
 METRICS = {
@@ -48,13 +48,10 @@ class FlowCollector(Collector):
 
 def _values(each: Observation) -> dict[str, Mapping[str, float]]:
     """Return {metric: {value of its label: value}} of an observation."""
-    fresh, states = each.freshness, {}
-    for signal in SIGNALS:
-        levels = [problem.level for problem in each.problems if problem.signal == signal]
-        states[signal] = max(map(LEVELS.index, levels), default=0)
+    fresh = each.freshness
     return {
         "workbench_freshness_seconds": {"0.5": fresh["p50"], "0.95": fresh["p95"]} if fresh else {},
-        "workbench_flow_state": states,
+        "workbench_flow_state": {s: LEVELS.index(level) for s, level in each.levels().items()},
         "workbench_unread_messages": each.unread,
         "workbench_slot_retained_bytes": each.retained,
         "workbench_dead_letters": each.dead_letters,

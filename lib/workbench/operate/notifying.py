@@ -1,7 +1,5 @@
 """Notifications: one when a signal of a flow changes its level, and one when it recovers."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Sequence
@@ -9,7 +7,7 @@ from typing import Sequence
 from pydantic import FiniteFloat, TypeAdapter, ValidationError
 
 from ..base import StackError, World, first_line, notices, paths
-from .problems import LEVELS, SIGNALS, Observation
+from .problems import Observation
 
 PAUSE_S = 60.0  # at least, between two notifications of one signal
 # {signal: (its level in the last message, when that was sent)}
@@ -67,9 +65,8 @@ def _signals(observed: Sequence[Observation]) -> dict[str, tuple[str, str]]:
     """Return {`flow signal`: (worst level, texts)}; a signal without a problem has the level ""."""
     signals = {}
     for each in observed:
-        for signal in SIGNALS:
+        for signal, level in each.levels().items():
             problems = [problem for problem in each.problems if problem.signal == signal]
-            level = max((problem.level for problem in problems), key=LEVELS.index, default="")
             text = "".join(f"\n  {problem.text}\n  {problem.step}" for problem in problems)
             signals[f"{each.flow} {signal}"] = (level, text)
     return signals

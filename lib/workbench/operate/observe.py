@@ -1,7 +1,5 @@
 """The state of one flow, from source, connector, topic and lake; no Spark job runs."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from functools import partial
@@ -28,7 +26,7 @@ def _remedies(name: str, world: World, flow: CaptureFlow) -> dict[str, str]:
     if isinstance(flow, OwnFlow):
         return {
             "source": flow.declared.source,
-            "deploy": f"`{flow.capture_command(flow.declared.sources[0])}`",
+            "deploy": f"`{flow.capture_command}`",
             "ingest": f"workbench follow {name} --world {world.name}",
         }
     return {

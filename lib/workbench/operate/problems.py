@@ -1,10 +1,8 @@
 """Problems of a flow, with their texts, and the state of a flow at one time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from ..base import yaml_files
 from ..base.models import Limits
@@ -14,7 +12,8 @@ LEVELS = ("", "amber", "red")
 SIGNALS = sorted({each["signal"] for each in PROBLEMS.values()})
 
 
-class Problem(NamedTuple):
+@dataclass(frozen=True)
+class Problem:
     """A problem of a flow.
 
     Attributes:
@@ -22,17 +21,14 @@ class Problem(NamedTuple):
         level: "amber" or "red".
         text: what was observed.
         step: what to do.
+        signal: the part of the pipeline that has the problem.
     """
 
     kind: str
     level: str
     text: str
     step: str
-
-    @property
-    def signal(self) -> str:
-        """The part of the pipeline that has the problem."""
-        return PROBLEMS[self.kind]["signal"]
+    signal: str
 
 
 def problem(kind: str, level: str = "", **values: Any) -> Problem:
@@ -45,7 +41,7 @@ def problem(kind: str, level: str = "", **values: Any) -> Problem:
     """
     texts = PROBLEMS[kind]
     text, step = (texts[name].format(**values) for name in ("text", "step"))
-    return Problem(kind, texts["level"] or level, text, step)
+    return Problem(kind, texts["level"] or level, text, step, texts["signal"])
 
 
 def level_of(value: float, limits: Limits) -> str:
@@ -89,6 +85,13 @@ class Observation:
     small_files: int = 0
     log_bytes: int = 0
     problems: list[Problem] = field(default_factory=list)
+
+    def levels(self) -> dict[str, str]:
+        """Return {signal: the worst level of its problems, "" without any}."""
+        worst = dict.fromkeys(SIGNALS, "")
+        for each in self.problems:
+            worst[each.signal] = max(worst[each.signal], each.level, key=LEVELS.index)
+        return worst
 
     @property
     def level(self) -> str:

@@ -1,7 +1,5 @@
 """Connectors, slots and tables of a flow that is captured from the log of its source."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Callable, Iterator
@@ -125,16 +123,15 @@ class SourceReader:
 
     def _observe_tables(self) -> Iterator[Problem]:
         """Compare the tables with those that were captured, and with the publication."""
-        replaced = list[str]()
+        replaced = set[str]()
         if isinstance(self.flow, OwnFlow):
-            replaced = self.flow.replaced_tables(self.world)
-            for table in replaced:
-                remedy = self.flow.replacement_remedy([table])
-                yield self.problem("table_replaced", table=table, remedy=remedy)
+            replaced = {*self.flow.replaced_tables(self.world)}
+            for table in sorted(replaced):
+                yield self.problem("table_replaced", table=table)
         frame = postgres.publications(self.world, self.flow.database)
         published = {*frame[frame["publication"] == self.flow.publication]["table"]}
         sources = {capture.source for capture in self.flow.captures}
-        for table in sorted(sources - published - {*replaced}):
+        for table in sorted(sources - published - replaced):
             yield self.problem("not_published", table=table, publication=self.flow.publication)
 
     def _observe_silence(self) -> Iterator[Problem]:

@@ -1,41 +1,28 @@
 """Watch the captured flows of a world: observe them all, and report what needs attention."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
 import math
 import time
-from typing import Callable, Iterator, Optional, Sequence, Union
+from typing import Callable, Iterator, Optional, Sequence
 
 import pandas as pd
 
-from .. import connect, hudi, own
+from .. import connect, hudi
 from ..base import ParamsError, WorkbenchError, World, did_you_mean, wait_until
 from ..base.models import MAX_INTERVAL_S
 from ..base.wait import stop_on_signal
+from ..flow import declared
 from ..flow.flow import CaptureFlow
 from ..topic import topics
-from ..tracks import for_world
-from ..tracks.track import Track
 from .observe import FlowReader
 from .problems import Observation, Problem
 from .source import MIB
 
 FIND_EVERY_S = 60.0  # the deployed flows are searched at most that often
-EXIT_CODES = {"green": 0, "amber": 1, "red": 2}
+EXIT_CODES = ("green", "amber", "red")
 Report = Callable[[list[Observation]], object]
-
-
-def flows(world: World) -> dict[str, tuple[World, CaptureFlow]]:
-    """Return {name: (world of the source, captured tables)} of the tracks and the own flows."""
-    flows_by_name = {}
-    owners: list[Union[Track, own.OwnFlow]] = [*for_world(world), *own.load_all(world)]
-    for each in owners:
-        if each.flow.captures:
-            flows_by_name[each.name] = (each.flow.source_world(world), each.flow)
-    return flows_by_name
 
 
 class Watcher:
@@ -55,7 +42,7 @@ class Watcher:
         self.world, self.names = world, names
         self._readers: dict[str, FlowReader] = {}
         self._found_at = -math.inf
-        known = flows(world)
+        known = declared(world)
         for name in names:
             if name not in known:
                 raise WorkbenchError(
@@ -113,9 +100,9 @@ class Watcher:
         with contextlib.suppress(WorkbenchError):
             deployed = connect.names(self.world)
         found = {}
-        for name, (at, flow) in flows(self.world).items():
+        for name, flow in declared(self.world).items():
+            at, known = flow.source_world(self.world), self._readers.get(name)
             if name in self.names or (not self.names and _is_used(at, flow, deployed)):
-                known = self._readers.get(name)
                 is_same = known and known.flow.captures == flow.captures
                 found[name] = known if known and is_same else FlowReader(name, at, flow)
                 found[name].flow = found[name].source.flow = flow
@@ -158,7 +145,7 @@ def watch(
             observed = watcher.observe()
             report(observed)
             if once or stop.wait(interval or world.watch.interval_s):
-                return max((EXIT_CODES[each.level] for each in observed), default=0)
+                return max((EXIT_CODES.index(each.level) for each in observed), default=0)
 
 
 def frame(observed: Sequence[Observation]) -> pd.DataFrame:
@@ -211,12 +198,4 @@ def lines(observed: Sequence[Observation]) -> Iterator[tuple[str, str]]:
 
 def to_json(observed: Sequence[Observation]) -> str:
     """Return observations as one line of JSON: a list of objects with the fields of `Observation`."""
-    fields = [
-        {
-            **dataclasses.asdict(each),
-            "level": each.level,
-            "problems": [{**p._asdict(), "signal": p.signal} for p in each.problems],
-        }
-        for each in observed
-    ]
-    return json.dumps(fields)
+    return json.dumps([{**dataclasses.asdict(each), "level": each.level} for each in observed])

@@ -3,8 +3,7 @@
 import json
 import shlex
 import time
-from collections import defaultdict
-from typing import Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import pandas
 from psycopg import sql
@@ -13,7 +12,7 @@ from .. import connect, hudi, landing, stack
 from ..base import LakeError, SourceError, WorkbenchError, World, paths
 from ..base.errors import CheckFailed
 from ..flow import RESERVED_DATABASES
-from ..flow.resources import OWN_PREFIX, SCHEMAS, Product
+from ..flow.resources import SCHEMAS, Product
 from ..hudi.analyst_types import DEFAULT_SCALE
 from ..source import mariadb, postgres
 from ..source.names import identifier
@@ -21,12 +20,11 @@ from ..spark import session
 from ..topic import topics
 from . import checking, comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import OwnFlow, open_flow
+from .flow import OwnFlow, compose, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 
 
-@files.exclusive
 def capture(
     world: World,
     source: str,
@@ -49,7 +47,7 @@ def capture(
     Args:
         world: the world.
         source: name of the source database (see `World.source`).
-        *names: the tables, `table` or `schema.table`.
+        *names: the tables, `table` or `schema.table`; without any, an interrupted capture continues.
         flow: name of the flow, by default that of the source. The lake tables are in a catalog database
             of this name.
         format: format of the messages, "json" or "avro"; by default that of the flow, and of a new flow JSON.
@@ -73,28 +71,33 @@ def capture(
         CheckFailed: a lake table does not equal its source. The other tables are captured.
     """
     name, at = flow or source, world.source(source)
-    declared = _open(world, name, source, format, raw, poll)
-    checking.require_server(world, declared)
-    drafts = [
-        _draft(declared, each, key=key, partition=partition, type=type, excluded=exclude)
-        for each in names
-    ]
-    new = [draft for draft in drafts if draft.source not in declared.sources]
-    captured = checking.existing_tables(world, declared)
-    checking.require_capturable(world, declared, [*new, *captured])
-    added = _describe(at, declared, drafts)
-    stack.ensure_running(at, *declared.services)
-    if not declared.tables:
-        _require_unused(at, name, declared)
-    declared = declared.with_tables([*declared.tables, *added])
-    if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
-        files.write(name, declared)
-    if poll:
-        progress("polling sees no deletes, and of several changes between two polls only the last")
-    return _complete(world, name, progress)
+    with files.exclusive(name):
+        declared = _open(world, name, source, format, raw, poll, not names)
+        checking.require_server(world, declared)
+        options = {
+            "key": [*key],
+            "partition": [*partition],
+            "type": type,
+            "excluded": [*exclude],
+        }
+        drafts = [_draft(declared, each, options) for each in names]
+        new = [draft for draft in drafts if draft.source not in declared.sources]
+        captured = checking.existing_tables(world, declared)
+        checking.require_capturable(world, declared, [*new, *captured])
+        added = _describe(at, declared, drafts)
+        stack.ensure_running(at, *declared.services)
+        is_new, declared = not declared.tables, declared.with_tables([*declared.tables, *added])
+        if is_new:
+            _require_unused(at, name, declared)
+        if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
+            files.write(name, declared)
+        if poll:
+            progress(
+                "polling sees no deletes, and of several changes between two polls only the last"
+            )
+        return _complete(world, name, progress)
 
 
-@files.exclusive
 def recapture(world: World, flow: str) -> None:
     """Capture the tables of a flow from a new snapshot, with the columns, primary keys and types that they have now.
 
@@ -106,31 +109,32 @@ def recapture(world: World, flow: str) -> None:
         SourceError: a table does not exist any more, or cannot be captured. Nothing was removed.
         CheckFailed: a lake table does not equal its source.
     """
-    command = f"recapture {flow}"
-    at, captured = open_flow(world, flow, continued=command)
-    declared = captured.declared.model_copy(update={"unfinished": "recapture"})
-    comparing.require_tables(at, captured)
-    checking.require_server(world, declared)
-    checking.require_capturable(world, declared, declared.tables)
-    tables_now = [
-        _with_catalog(at, declared, each.model_copy(update={"joined": False}))
-        for each in declared.tables
-    ]
-    renewed = declared.with_tables(tables_now)
-    files.write_declaration(flow, declared)
-    captured.resources.remove(at, Product.TOPICS, keep=(SCHEMAS,))
-    files.write(flow, renewed)
-    at, captured = open_flow(world, flow, continued=command)
-    _deploy(at, captured, renewed.tables)
-    if declared.poll:
-        landing.run_once(at, *captured.deployed_connectors)
-    for own in renewed.tables:
-        _rehearse(at, captured, own)
-    for table in captured.tables(at):
-        hudi.drop(session(at), at, table)
-    files.write_storage(flow, {})
-    _complete(world, flow, continued=command)
-    files.write_declaration(flow, renewed.model_copy(update={"unfinished": ""}))
+    with files.exclusive(flow):
+        command = f"recapture {flow}"
+        at, captured = open_flow(world, flow, continued=command)
+        declared = captured.declared.model_copy(update={"unfinished": "recapture"})
+        captured.require_tables(at)
+        checking.require_server(world, declared)
+        checking.require_capturable(world, declared, declared.tables)
+        tables_now = [
+            _with_catalog(at, declared, each.model_copy(update={"joined": False}))
+            for each in declared.tables
+        ]
+        renewed = declared.with_tables(tables_now)
+        files.write_declaration(flow, declared)
+        captured.resources.remove(at, Product.TOPICS, keep=(SCHEMAS,))
+        files.write(flow, renewed)
+        at, captured = open_flow(world, flow, continued=command)
+        _deploy(at, captured, renewed.tables)
+        if declared.poll:
+            landing.run_once(at, *captured.deployed_connectors)
+        for own in renewed.tables:
+            _rehearse(at, captured, own)
+        for table in captured.tables(at):
+            hudi.drop(session(at), at, table)
+        files.write_storage(flow, {})
+        _complete(world, flow, continued=command)
+        files.write_declaration(flow, renewed.model_copy(update={"unfinished": ""}))
 
 
 def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
@@ -150,13 +154,17 @@ def _rehearse(at: World, flow: OwnFlow, own: OwnTable) -> None:
         raise LakeError(
             f"a row of {own.source} cannot be captured: {dead[0]['reason']}",
             location=f"topic {dead[0]['topic']}, partition {dead[0]['partition']}, offset {dead[0]['offset']}",
-            hint=f"correct the row in the source, and repeat `workbench recapture {flow.name} --world {at.name}`. "
+            hint=f"correct the row in the source, and repeat `{flow.recapture_command}`. "
             "The lake tables are as they were, and get no changes until then",
         )
 
 
-def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: str) -> Declaration:
+def _open(
+    world: World, flow: str, source: str, format: str, raw: bool, poll: str, continues: bool
+) -> Declaration:
     """Return the declaration of a flow; a new one is that of the options, without tables.
+
+    A capture that only continues takes the options of the flow.
 
     Raises:
         LakeError: the flow has other options, or a name that cannot be used; or it cannot be polled.
@@ -165,6 +173,8 @@ def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: st
     existing = files.declaration(flow) if files.exists(flow) else None
     if existing:
         files.require_finished(flow, existing)
+        if continues:
+            return existing
         format = format or existing.format
     engine = world.source_engine(source)
     options = {
@@ -196,49 +206,32 @@ def _open(world: World, flow: str, source: str, format: str, raw: bool, poll: st
 
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
-    name = OWN_PREFIX + flow
+    raw = files.connector_config(flow, declared, {})
+    # whose lack is an error only when the user can add it to the JSON
+    draft = compose(flow, declared, {**raw, "database.ssl.truststore": "later"})
     used = [f"catalog database {flow} (of the tracks)"] if flow in RESERVED_DATABASES else []
-    used += [f"connector {name}"] if name in landing.names(at) else []
-    used += [f"topic {topic}" for topic in topics.names(at) if topic.startswith(f"{name}.")]
-    if session(at).catalog.databaseExists(flow):
-        used.append(f"catalog database {flow}")
-    if declared.has_publication:
-        slot = postgres.slot_prefix(at) + name
-        if name in {*postgres.publications(at, declared.database)["publication"]}:
-            used.append(f"publication {name} (DROP PUBLICATION {name})")
-        if slot in {*postgres.all_slots(at)["slot_name"]}:
-            used.append(f"replication slot {slot} (SELECT pg_drop_replication_slot('{slot}'))")
+    for kind, names in draft.resources.remaining(at).items():
+        used += [f"{kind} {name}" for name in names]
     if used:
         raise LakeError(
             f"the name {flow!r} is in use: {', '.join(used)}",
             location=f"source {declared.source!r}; no flow in {paths.display_path(files.folder())} made it",
-            hint=f"choose another name: --as {files.free_name(flow)}; or remove what is obsolete. "
-            "Nothing was changed",
+            hint=f"choose another name: --as {files.free_name(flow)}; or remove what is obsolete "
+            "(DROP PUBLICATION, SELECT pg_drop_replication_slot). Nothing was changed",
         )
 
 
-def _draft(
-    declared: Declaration,
-    name: str,
-    *,
-    key: Sequence[str],
-    partition: Sequence[str],
-    type: str,
-    excluded: Sequence[str],
-) -> OwnTable:
+def _draft(declared: Declaration, name: str, options: Mapping[str, Any]) -> OwnTable:
     """Return a table, which may be named without its schema, with the options of a capture."""
     default = declared.database if declared.db is mariadb else "public"
     source = name if "." in name else f"{default}.{name}"
     schema, _, short = source.lower().partition(".")
     fields = {
+        **options,
         "source": source,
         "name": short if schema in ("public", declared.database) else f"{schema}_{short}",
-        "key": [*key],
-        "declares_key": bool(key),
-        "partition": [*partition],
-        "type": type,
+        "declares_key": bool(options["key"]),
         "rows": 0,
-        "excluded": [*excluded],
         "joined": bool(declared.tables),
     }
     return OwnTable.model_validate(fields)
@@ -266,23 +259,17 @@ def _describe(at: World, declared: Declaration, drafts: Sequence[OwnTable]) -> l
             f"no column {', '.join(sorted(unknown))} in {', '.join(each.source for each in drafts)}",
             expected="excluded columns as the database spells them",
         )
-    _require_lake_names(declared, [*known.values(), *added.values()])
-    return [*added.values()]
-
-
-def _require_lake_names(declared: Declaration, described: Sequence[OwnTable]) -> None:
-    """Raise LakeError if tables would have one name in the lake."""
-    alike = defaultdict(list)
-    for table in described:
-        alike[table.name].append(table.source)
-    for name, sources in alike.items():
-        if len(sources) > 1:
+    sources = dict[str, str]()
+    for table in (*known.values(), *added.values()):
+        other = sources.setdefault(table.name, table.source)
+        if other != table.source:
             raise LakeError(
-                f"{' and '.join(sources)} would have the same name in the lake: {name}",
+                f"{other} and {table.source} would have the same name in the lake: {table.name}",
                 hint="capture one of them with another flow: "
-                f"`workbench capture {declared.source} {shlex.quote(sources[-1])} "
+                f"`workbench capture {declared.source} {shlex.quote(table.source)} "
                 f"--as {files.free_name(declared.source)} --world {declared.world}`",
             )
+    return [*added.values()]
 
 
 def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable:
@@ -299,7 +286,7 @@ def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable
                 f"{table.source} has no column {column}",
                 expected=f"one of {', '.join(table.columns)}",
             )
-    tables.require_partitions(at, declared, table)
+    tables.require_partitions(declared, table)
     derived = {
         "scales": _scales(at, declared, table),
         "encodes_key": tables.encodes_key(table),
@@ -314,19 +301,14 @@ def _require_same(at: World, declared: Declaration, own: OwnTable, draft: OwnTab
     Raises:
         LakeError: an option is given that differs from the table's.
     """
-    excluded = own.excluded + draft.excluded
-    described = tables.describe(at, declared, own.model_copy(update={"excluded": excluded}))
-    excluded = [column for column in described.excluded if column in draft.excluded]
-    requested = {
-        "key": draft.key,
-        "excluded": excluded,
-        "partition": draft.partition,
-        "type": draft.type,
-    }
-    for option, value in requested.items():
-        if value and {*value} != {*getattr(own, option)}:
+    columns = tables.describe(at, declared, own).columns
+    excluded = [each for each in draft.excluded if each in own.excluded or each in columns]
+    requested = draft.model_copy(update={"excluded": excluded})
+    for option in ("key", "excluded", "partition", "type"):
+        before, value = getattr(own, option), getattr(requested, option)
+        if value and {*value} != {*before}:
             raise LakeError(
-                f"the flow has {own.source} with the {option} {getattr(own, option)!r}, not {value!r}",
+                f"the flow has {own.source} with the {option} {before!r}, not {value!r}",
                 hint="leave the option out, or capture the table with another flow: "
                 f"--as {files.free_name(declared.source)}",
             )
@@ -351,20 +333,21 @@ def _complete(
 ) -> pandas.DataFrame:
     """Create what is missing of a flow, and compare its new tables with the source (see `capture`)."""
     at, captured = open_flow(world, flow, start=False, continued=continued)
-    comparing.require_tables(at, captured)
+    captured.require_tables(at)
+    captured.require_same_tables(at)
     captured.require_slot(at)
     new = _new_tables(at, captured)
     try:
         _deploy(at, captured, new)
     except SourceError:
-        comparing.require_tables(at, captured)  # a table may have been dropped meanwhile
+        captured.require_tables(at)  # a table may have been dropped meanwhile
         raise
     rows, failures = [], list[WorkbenchError]()
     for own in captured.declared.tables:
         started = time.monotonic()
         try:
             if own in new:
-                described = comparing.compare_table(at, captured, own, is_first=True)
+                described = comparing.compare_table(at, captured, own)
             else:
                 described = tables.describe(at, captured.declared, own)
         except (LakeError, CheckFailed) as e:  # the others are captured
@@ -385,12 +368,13 @@ def _complete(
 
 
 def _new_tables(at: World, flow: OwnFlow) -> list[OwnTable]:
-    """Return the tables to capture and compare: not yet compared ones, but for empty tables with a topic."""
+    """Return the tables to capture and compare: incomplete ones, and those whose lake table was dropped."""
     incomplete = flow.incomplete(at)
     return [
         own
-        for own in flow.uncompared(at)
-        if own in incomplete or hudi.exists(flow.table(at, own.name)) or flow.count(at, own.name)
+        for own in flow.declared.tables
+        if own in incomplete
+        or (not hudi.exists(flow.table(at, own.name)) and flow.count(at, own.name))
     ]
 
 

@@ -3,9 +3,10 @@
 import time
 
 import pandas
+from pyspark.sql import functions as F
 
 from .. import hudi
-from ..base import SourceError, World, paths
+from ..base import World
 from ..base.errors import CheckFailed
 from ..checks import check
 from ..flow.reconciliation import Reconciliation
@@ -16,7 +17,7 @@ from . import files, tables, values
 from .files import OwnTable
 from .flow import LABEL, OwnFlow, open_flow
 
-# Larger tables are compared by their number of rows only: the rows of the lake are read into memory.
+# Larger tables are compared by the numbers of rows and values only: the rows of the lake are read into memory.
 MAX_COMPARED_ROWS = 1_000_000
 ATTEMPTS = 5  # to count rows, because the user's applications may write meanwhile
 
@@ -24,44 +25,30 @@ ATTEMPTS = 5  # to count rows, because the user's applications may write meanwhi
 def compare(world: World, flow: str) -> None:
     """Compare each lake table of a flow with its source, row by row; later changes are ingested first.
 
-    A table of more than a million rows is compared by its number of rows. One whose capture is not complete is left
-    out, with a line.
+    A table of more than a million rows is compared by the numbers of its rows and values. One whose capture is not
+    complete is left out, with a line.
 
     Raises:
         CheckFailed: a table differs; the error is that of the first one, after all tables were compared.
         SourceError: the source no longer has one of the tables.
     """
     at, captured = open_flow(world, flow)
-    require_tables(at, captured)
-    uncompared, failures = captured.uncompared(at), list[CheckFailed]()
-    incomplete = captured.incomplete(at)
+    captured.require_tables(at)
+    captured.require_same_tables(at)
+    incomplete, failures = captured.incomplete(at), list[CheckFailed]()
     for own in captured.declared.tables:
         if own in incomplete:
             print(f"{own.source} is not captured yet: {captured.capture_remedy(own)}")
             continue
         try:
-            compare_table(at, captured, own, is_first=own in uncompared)
+            compare_table(at, captured, own)
         except CheckFailed as e:  # its check is shown; the other tables have theirs
             failures.append(e)
     if failures:
         raise failures[0]
 
 
-def require_tables(at: World, flow: OwnFlow) -> None:
-    """Raise SourceError if tables of a flow were dropped, renamed or created anew in the source."""
-    sources = flow.declared.sources
-    missing = sorted({*sources} - {*flow.db.existing_tables(at, sources, flow.database)})
-    if missing:
-        raise SourceError(
-            f"the source no longer has {', '.join(missing)}",
-            location=f"database {flow.database}; {paths.display_path(files.folder(flow.name))}",
-            hint=f"`workbench forget {flow.name} {' '.join(missing)} --world {at.name}` removes them from the "
-            "flow; the others are not compared until then, but `follow` brings their changes",
-        )
-    flow.require_same_tables(at)
-
-
-def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) -> OwnTable:
+def compare_table(at: World, flow: OwnFlow, own: OwnTable) -> OwnTable:
     """Ingest and compare a table, and label the instant of its first comparison.
 
     Returns:
@@ -73,6 +60,7 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) ->
     """
     table, storage = flow.table(at, own.name), tables.storage(at, flow.declared, own.source)
     described = tables.describe(at, flow.declared, own)
+    is_first = LABEL not in {*hudi.labels(at, table)["label"]}
     result = reconcile(at, flow, described)
     if not result.is_equal:
         print(result)  # all of it: the line of a check is short
@@ -81,9 +69,9 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable, *, is_first: bool) ->
     if result.not_compared:
         reasons = dlq.reasons(hudi.dead_letters_path(at, table))
         flow.require_no_dead_letters(at, [(table, sum(reasons.values()))])
-    files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     if is_first and hudi.exists(table):
         hudi.label(at, table, LABEL, result.position)
+    files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     return described.model_copy(update={"rows": result.rows[0]})
 
 
@@ -97,23 +85,28 @@ def reconcile(at: World, flow: OwnFlow, own: OwnTable) -> Reconciliation:
 
 
 def _count(at: World, flow: OwnFlow, own: OwnTable) -> Reconciliation:
-    """Ingest the changes of a table, and compare the numbers of rows."""
+    """Ingest the changes of a table, and compare the numbers of rows, and of values of each column."""
     begin, table = time.monotonic(), flow.table(at, own.name)
+    columns = values.comparable_columns(at, flow.declared, own, table)
+    query = values.count_sql(flow.declared, own.source, columns)
     for _ in range(ATTEMPTS):
         position = flow.db.log_position(at, flow.database)
         flow.sync(session(at), at, table)
-        in_source = flow.count(at, own.name)
-        in_lake = hudi.read(session(at), table).count() if hudi.exists(table) else 0
-        if in_source == in_lake:
+        in_source = flow.db.query(at, query, database=flow.database).iloc[0].astype(int)
+        in_lake = _count_in_lake(at, table, [*columns])
+        if [*in_source] == in_lake:
             break
-    missing = in_source - in_lake
-    kind = "missing in the lake" if missing > 0 else "extra in the lake"
+    differences = {
+        f"{name} {'missing' if source > lake else 'extra'} in the lake": abs(source - lake)
+        for (name, source), lake in zip(in_source.items(), in_lake)
+        if source != lake
+    }
     return Reconciliation(
         table=table.name,
         position=position,
         instant="",
-        rows=(in_source, in_lake),
-        counts={kind: abs(missing)} if missing else {},
+        rows=(int(in_source.iloc[0]), in_lake[0]),
+        counts=differences,
         differences=pandas.DataFrame(),
         excluded=0,
         undecided=0,
@@ -122,9 +115,19 @@ def _count(at: World, flow: OwnFlow, own: OwnTable) -> Reconciliation:
     )
 
 
+def _count_in_lake(at: World, table: hudi.Table, columns: list[str]) -> list[int]:
+    """Return the number of rows, and of values of each column, of which the lake table may lack some."""
+    if not hudi.exists(table):
+        return [0] * (1 + len(columns))
+    rows = hudi.read(session(at), table)
+    counted = [F.count(name) if name in rows.columns else F.lit(0) for name in columns]
+    [counts] = rows.agg(F.count("*"), *counted).collect()
+    return [*counts]
+
+
 def _extent(result: Reconciliation) -> str:
     """Return what of the rows was compared."""
     if not result.instant and result.not_compared:
-        return "number of rows"
+        return "numbers of rows and values"
     without = f", without {', '.join(result.not_compared)}" if result.not_compared else ""
     return f"row by row{without}"

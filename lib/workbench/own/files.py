@@ -1,15 +1,13 @@
 """The files of a flow: flow.yaml with its tables, and the JSON of its connector."""
 
-import functools
-import inspect
+import contextlib
 import itertools
 import json
 import os
 import re
-import shlex
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Literal, Optional, TypeVar, cast
+from typing import Iterator, Literal, cast
 
 import yaml
 from pydantic import Field, ValidationError
@@ -22,7 +20,6 @@ from ..source import mariadb, postgres
 from ..source.databases import SourceDatabase
 
 TEMPLATES = yaml_files.load(Path(__file__).with_name("templates.yaml"))
-Function = TypeVar("Function", bound=Callable[..., Any])
 OVERRIDES = "snapshot.select.statement.overrides"
 FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
 
@@ -46,7 +43,7 @@ class OwnTable(ConfigModel):
         partition: partition columns of the lake table.
         type: "cow" or "mor" if one was requested, else "".
         rows: number of rows when it was captured.
-        layout: how the lake table is made; None in the file of an earlier release (see `tables.layout`).
+        layout: how the lake table is made (see `tables.layout`).
         excluded: columns that are not captured.
         joined: whether the table was added to a running flow.
         oid: PostgreSQL's number of the table, which another table of the same name does not have; 0 if unknown.
@@ -64,7 +61,7 @@ class OwnTable(ConfigModel):
     partition: list[str]
     type: Literal["", "cow", "mor"]
     rows: int
-    layout: Optional[Layout] = None
+    layout: Layout = Layout(type="cow", index="SIMPLE", buckets=1)
     excluded: list[str]
     joined: bool
     oid: int = 0
@@ -161,28 +158,19 @@ def declaration(flow: str) -> Declaration:
         raise LakeError(f"not a valid flow: {e}", location=paths.display_path(path)) from None
 
 
-def exclusive(function: Function) -> Function:
-    """Let one process at a time run a function that creates or removes parts of a flow.
+@contextlib.contextmanager
+def exclusive(flow: str) -> Iterator[None]:
+    """Let one process at a time create or remove parts of a flow; raise LakeError if another one does."""
 
-    Its argument `flow`, or else `source`, names the flow. A second call raises LakeError.
-    """
+    def on_locked(pid: str) -> LakeError:
+        return LakeError(
+            f"flow {flow!r} is being captured or removed by another process",
+            location=f"process {pid}",
+            hint="wait until it has ended, and repeat the command",
+        )
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        arguments = inspect.signature(function).bind(*args, **kwargs).arguments
-        flow = str(arguments.get("flow") or arguments.get("source", ""))
-
-        def on_locked(pid: str) -> LakeError:
-            return LakeError(
-                f"flow {flow!r} is being captured or removed by another process",
-                location=f"process {pid}",
-                hint="wait until it has ended, and repeat the command",
-            )
-
-        with wait.file_lock(_lock_path(flow), on_locked):
-            return function(*args, **kwargs)
-
-    return cast(Function, call)
+    with wait.file_lock(_lock_path(flow), on_locked):
+        yield
 
 
 def _lock_path(flow: str) -> Path:
@@ -239,20 +227,6 @@ def free_name(name: str) -> str:
     return next(each for each in candidates if not folder(each).exists())
 
 
-def capture_command(flow: str, declared: Declaration, table: OwnTable) -> str:
-    """Return the command that captures a table of a flow again, with its options."""
-    key = table.key if table.declares_key else []
-    options = [("--as", flow), ("--format", declared.format)]
-    options += [("--poll", declared.poll), ("--type", table.type)]
-    options += [("--key", column) for column in key]
-    options += [("--exclude", column) for column in table.excluded]
-    options += [("--partition", column) for column in table.partition]
-    options.append(("--world", declared.world))
-    words = [word for option in options if option[1] for word in option]
-    raw = ["--raw"] if declared.raw else []
-    return shlex.join(["workbench", "capture", declared.source, table.source, *raw, *words])
-
-
 def write(flow: str, declared: Declaration) -> None:
     """Write flow.yaml, then the connector's JSON: `load` creates a missing one."""
     write_declaration(flow, declared)
@@ -284,7 +258,7 @@ def connector_path(flow: str) -> Path:
 
 
 def write_connector(flow: str, declared: Declaration) -> None:
-    """Write the tables of a flow into the connector's JSON, and required keys that it lacks.
+    """Write the tables of a flow into the connector's JSON.
 
     The user's other changes of it stay.
     """
@@ -308,9 +282,7 @@ def connector_config(flow: str, declared: Declaration, existing: dict[str, str])
         }
         if declared.db is mariadb:
             lists |= _mariadb_lists(declared.tables, existing)
-    template = _template(OWN_PREFIX + flow, declared)
-    required = {key: template[key] for key in TEMPLATES["required"] if key in template}
-    config = {**required, **(existing or template), **lists}
+    config = {**(existing or _template(OWN_PREFIX + flow, declared)), **lists}
     return {key: value for key, value in config.items() if value}
 
 
@@ -349,11 +321,10 @@ def _snapshot_select(table: OwnTable) -> str:
 
 def _template(connector: str, declared: Declaration) -> dict[str, str]:
     """Return the JSON of a new connector."""
+    kind = "poll" if declared.poll else ""
     template = {
-        **TEMPLATES["connectors"]["poll" if declared.poll else declared.engine],
-        **({} if declared.poll else TEMPLATES["log"]),
-        **TEMPLATES["converters"][declared.format],
-        **(TEMPLATES["nulls"] if declared.format == "json" and not declared.poll else {}),
+        **TEMPLATES["connectors"][kind or declared.engine],
+        **TEMPLATES["converters"][kind or declared.format],
     }
     values = {
         "id": connector,

@@ -1,14 +1,12 @@
 """A flow: its captured tables, and how it is found and removed."""
 
-import base64
 import shutil
 import sys
-import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Callable, Iterator, Sequence, cast
+from typing import Callable, Iterator, Sequence, cast
 
 from pyspark.sql import SparkSession
 from rich.filesize import decimal as format_size
@@ -22,7 +20,6 @@ from ..base import (
     World,
     params,
     paths,
-    wait_until,
 )
 from ..base.tls import LOOPBACK_NAMES
 from ..connect import configs
@@ -31,7 +28,7 @@ from ..flow.flow import CaptureFlow
 from ..flow.resources import OWN_PREFIX, Owns, Product, Resources
 from ..hudi import changes
 from ..hudi.tables import all_catalog_names
-from ..source import mariadb, postgres
+from ..source import postgres
 from ..source.queries import QUERIES
 from ..spark import session
 from ..topic import registry, topics
@@ -76,40 +73,39 @@ class OwnFlow(CaptureFlow):
     @property
     def resources(self) -> Resources:
         """Everything that `workbench capture` may have made, without the files of the flow."""
-        signals = f"{self.connector}.signals"
-        owns = Owns(databases=(self.name,))
-        if not self.polled:
-            topics = (f"{self.connector}.message", signals)
-            owns = replace(owns, topics=topics, groups=(signals,))
-        return Resources(self, owns)
-
-    def uncompared(self, world: World) -> list[OwnTable]:
-        """Return the tables whose first copy in the lake was not compared yet."""
-        return [
-            each
-            for each in self.declared.tables
-            if LABEL not in {*hudi.labels(world, self.table(world, each.name))["label"]}
-        ]
+        signals = (f"{self.connector}.signals",)
+        return Resources(self, Owns(topics=signals, groups=signals, databases=(self.name,)))
 
     def incomplete(self, world: World) -> list[OwnTable]:
         """Return the tables whose capture was interrupted or failed.
 
         A table has no topic then, or was never equal to its source.
         """
-        existing, uncompared = {*topics.names(world)}, self.uncompared(world)
-        # also of an empty table, which the lake does not have yet
-        compared = files.storage(self.name)
+        existing, compared = {*topics.names(world)}, files.storage(self.name)
         return [
             own
             for own in self.declared.tables
-            if self.topic(world, own.name) not in existing
-            or (own in uncompared and own.source not in compared)
+            if self.topic(world, own.name) not in existing or own.source not in compared
         ]
+
+    @property
+    def capture_command(self) -> str:
+        """The command that continues a capture, and deploys the connector as its JSON is now."""
+        declared = self.declared
+        return f"workbench capture {declared.source} --as {self.name} --world {declared.world}"
+
+    @property
+    def recapture_command(self) -> str:
+        """The command that takes a new snapshot."""
+        return f"workbench recapture {self.name} --world {self.declared.world}"
+
+    def forget_command(self, *tables: str) -> str:
+        """Return the command that removes tables from the flow."""
+        return f"workbench forget {self.name} {' '.join(tables)} --world {self.declared.world}"
 
     def capture_remedy(self, own: OwnTable) -> str:
         """Return the commands for a table whose capture is not complete."""
-        forget = f"workbench forget {self.name} {own.source} --world {self.declared.world}"
-        return f"repeat `{self.capture_command(own.source)}`, or `{forget}`"
+        return f"repeat `{self.capture_command}`, or `{self.forget_command(own.source)}`"
 
     def comparable(self, spark: SparkSession, world: World, name: str = "") -> Capture:
         """Return a capture whose `expected_sql` selects the columns that the lake has with the same values."""
@@ -135,21 +131,8 @@ class OwnFlow(CaptureFlow):
         known = {own.source: own.oid for own in self.declared.tables if own.oid}
         if not known or not self.publication:
             return []
-        values = [[*known], [*known.values()]]
-        return [*self.db.query(world, QUERIES["replaced_tables"], values, self.database)["name"]]
-
-    def replacement_remedy(self, replaced: Sequence[str]) -> str:
-        """Return the commands that capture tables again that were created anew."""
-        commands = [
-            f"workbench forget {self.name} {' '.join(replaced)} --world {self.declared.world}"
-        ]
-        commands += [self.capture_command(each) for each in replaced]
-        return ", then ".join(f"`{each}`" for each in commands)
-
-    def capture_command(self, source: str) -> str:
-        """Return the command that captures a table of the flow, with its options."""
-        own = next(each for each in self.declared.tables if each.source == source)
-        return files.capture_command(self.name, self.declared, own)
+        oids = [[*known], [*known.values()]]
+        return [*self.db.query(world, QUERIES["replaced_tables"], oids, self.database)["name"]]
 
     def require_same_tables(self, world: World) -> None:
         """Raise SourceError if a table was dropped and created anew."""
@@ -158,13 +141,25 @@ class OwnFlow(CaptureFlow):
             raise SourceError(
                 f"dropped and created anew in the source, so that no change arrives: {', '.join(replaced)}",
                 location=f"flow {self.name!r}, database {self.database}",
-                hint=self.replacement_remedy(replaced),
+                hint=f"`{self.recapture_command}` takes a new snapshot",
+            )
+
+    def require_tables(self, world: World, leaving: Sequence[OwnTable] = ()) -> None:
+        """Raise SourceError if tables, but for those that leave, were dropped or renamed in the source."""
+        sources = [each.source for each in self.declared.tables if each not in leaving]
+        missing = sorted({*sources} - {*self.db.existing_tables(world, sources, self.database)})
+        if missing:
+            command = self.forget_command(*(each.source for each in leaving), *missing)
+            raise SourceError(
+                f"the source no longer has {', '.join(missing)}",
+                location=f"database {self.database}; {paths.display_path(files.folder(self.name))}",
+                hint=f"`{command}` removes them from the flow; the others are not compared until then, but `follow` "
+                "brings their changes",
             )
 
     def require_slot(self, world: World) -> None:
         """Raise LakeError if the slot is gone since tables were captured: changes from before a new one are lost."""
-        is_new = not files.storage(self.name) and len(self.uncompared(world)) == len(self.captures)
-        if not self.publication or is_new:
+        if not (self.publication and files.storage(self.name)):
             return
         slot = self.config(world, self.connector)["slot.name"]
         if slot not in {*postgres.all_slots(world)["slot_name"]}:
@@ -172,83 +167,8 @@ class OwnFlow(CaptureFlow):
                 f"replication slot {slot} does not exist any more, so changes are lost",
                 location=f"flow {self.name!r}, source {self.declared.source!r}",
                 expected="the slot that the connector made at the first capture",
-                hint=f"`workbench recapture {self.name} --world {world.name}` takes a new snapshot",
+                hint=f"`{self.recapture_command}` takes a new snapshot",
             )
-
-    def wait_until_captured(self, world: World) -> None:
-        """Wait until the topics hold all changes that were committed so far.
-
-        PostgreSQL's log gets a message, which the connector publishes after all earlier changes.
-        MariaDB has no such message: there the connector commits an offset after them.
-
-        Raises:
-            WorkbenchError: the connector has failed, or it has not published them after two minutes.
-        """
-        if self.polled:
-            return
-        if self.publication:
-            is_reached = self._mark(world)
-        elif connect.offset(world, self.connector) is None:
-            return
-        else:
-            is_reached = self._committed_offset(world)
-        wait_until(
-            is_reached,
-            f"connector {self.connector} to reach the source's log position",
-            timeout=120,
-            interval=0.1,
-            failure_reason=lambda: connect.failure(world, self.connector),
-            hint=f"`workbench watch {self.name} --once --world {world.name}` reports what is wrong with the flow",
-        )
-
-    def _mark(self, world: World) -> Callable[[], bool]:
-        """Write a message into the log; return a function that returns whether its topic has it."""
-        topic, mark = f"{self.connector}.message", uuid.uuid4().hex.encode()
-        topics.create(world, topic)
-        start = topics.end_offsets(world, topic)
-        statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
-        self.db.query(world, statement, [mark.decode()], self.database)
-
-        def has_arrived() -> bool:
-            values = [m.value() or b"" for m in topics.read_all(world, topic, start_offsets=start)]
-            return any(mark in v or base64.b64encode(mark) in v for v in values)
-
-        return has_arrived
-
-    def _committed_offset(self, world: World) -> Callable[[], bool]:
-        """Return a function that returns whether the connector has committed the current position.
-
-        Raises:
-            SourceError: the server's log is another one, or began anew.
-        """
-        # read before the log's position, which it cannot pass
-        earlier = connect.offset(world, self.connector)
-        current = self.db.log_position(world, self.database)
-        position = self.db.position_to_int(current)
-        committed = "{file}:{pos}".format(**earlier) if earlier else current
-        if (
-            committed.rpartition(".")[0] != current.rpartition(".")[0]
-            or self.db.position_to_int(committed) > position
-        ):
-            raise SourceError(
-                f"the server's log is at {current}, the connector at {committed}: the log began anew "
-                "(RESET MASTER), or is that of another server",
-                location=f"source {self.declared.source!r}",
-                expected="the log that the flow began with: later changes would lose against older ones",
-                hint=f"workbench recapture {self.name} --world {world.name}",
-            )
-
-        def is_committed() -> bool:
-            offset = connect.offset(world, self.connector)  # empty before the first
-            if not offset:
-                return False
-            reached = "{file}:{pos}".format(**offset)
-            if self.db.position_to_int(reached) >= position:
-                return True
-            # after a statement such as ALTER or TRUNCATE, the connector commits no offset until the next change
-            return not mariadb.has_row_changes(world, reached, current)
-
-        return is_committed
 
     def _run(
         self, world: World, jobs: Sequence[hudi.IngestJob], stop: Callable[[], bool]
@@ -290,10 +210,9 @@ class OwnFlow(CaptureFlow):
 
     def dead_letter_remedy(self, world: World, capture: Capture) -> str:
         """Return what brings the rows of dead letters into the lake. A replay would read the same messages again."""
-        command = f"workbench forget {self.name} {capture.source} --world {world.name}"
         return (
-            "correct the row in the source: its next message has the complete row. Or run "
-            f"`{command}`, then `{self.capture_command(capture.source)}`"
+            "correct the row in the source: its next message has the complete row. Or alter its column, and run "
+            f"`{self.recapture_command}`"
         )
 
 
@@ -345,11 +264,11 @@ def load(world: World, flow: str, *, removes: bool = False) -> OwnFlow:
         LakeError: there is no such flow, its files are not valid, or it is a flow of another world.
         ParamsError: the world does not have the source of the flow.
     """
-    declared, connector, folder = files.declaration(flow), OWN_PREFIX + flow, files.folder(flow)
+    declared = files.declaration(flow)
     if declared.world != world.name:
         raise LakeError(
             f"flow {flow!r} is one of world {declared.world!r}, not of {world.name!r}",
-            location=paths.display_path(folder),
+            location=paths.display_path(files.folder(flow)),
             hint=f"--world {declared.world}",
         )
     world.source(declared.source)  # raises ParamsError
@@ -363,8 +282,15 @@ def load(world: World, flow: str, *, removes: bool = False) -> OwnFlow:
             raise
         raw = files.connector_config(flow, declared, {})
 
+    return compose(flow, declared, raw)
+
+
+def compose(flow: str, declared: Declaration, raw: dict[str, str]) -> OwnFlow:
+    """Return the flow of a declaration, and of the JSON of its connector."""
+    connector, path = OWN_PREFIX + flow, paths.display_path(files.connector_path(flow))
+
     def config(world: World, name: str) -> dict[str, str]:
-        return configs.fill(world.source(declared.source), raw, paths.display_path(path))
+        return configs.fill(world.source(declared.source), raw, path)
 
     return OwnFlow(
         tuple(_capture(connector, declared, table) for table in declared.tables),
@@ -387,7 +313,7 @@ def _capture(connector: str, declared: Declaration, table: OwnTable) -> Capture:
         "partition": tuple(table.partition),
         "encodes_key": table.encodes_key,
         "checks_partition": True,
-        **(table.layout or tables.layout(table)).model_dump(),
+        **table.layout.model_dump(),
     }
     return Capture(
         table.source,
@@ -427,34 +353,29 @@ def open_flow(
 
 
 def describe_slots() -> list[str]:
-    """Return a line for each replication slot of the workbench on the users' servers of own flows.
+    """Return a line for the replication slot of each own flow on a server of the user.
 
-    The servers retain their log for these slots while the workbench is stopped. A server of the stack is left
+    The server retains its log for the slot while the workbench is stopped. A server of the stack is left
     out, also one that is the source of a flow: it stops, too.
     """
-    # by host, port and name: several flows may have one server
-    lines, commands, failures = dict[Any, str](), dict[Any, str](), list[str]()
+    lines = []
     for flow, declared in declarations():
         try:
             world = params.load(declared.world)
             at = world.source(declared.source)
             if not declared.has_publication or _is_of_stack(world, at):
                 continue
-            slots, prefix = postgres.all_slots(at), postgres.slot_prefix(at)
+            slots = postgres.all_slots(at)
         except WorkbenchError as e:
-            failures.append(f"the replication slot of flow {flow} cannot be looked up: {e.message}")
+            lines.append(f"the replication slot of flow {flow} cannot be looked up: {e.message}")
             continue
-        host, port = at.postgres.host, at.postgres.port
-        command = f"workbench forget {flow} --world {declared.world}"
-        commands[host, port, f"{prefix}{OWN_PREFIX}{flow}"] = command
-        for slot in slots[slots["slot_name"].str.startswith(prefix)].itertuples():
-            size = format_size(slot.bytes_behind)
-            lines[host, port, slot.slot_name] = (
-                f"replication slot {slot.slot_name} (source {declared.source}) retains {size} of the server's log, "
-                "and more until its connector runs again; to drop it: "
-            )
-    drops = {key: f"psql: SELECT pg_drop_replication_slot('{key[-1]}')" for key in lines} | commands
-    return [*(line + drops[key] for key, line in lines.items()), *failures]
+        name = f"{postgres.slot_prefix(at)}{OWN_PREFIX}{flow}"
+        lines += [
+            f"replication slot {name} (source {declared.source}) retains {format_size(size)} of the server's log, and "
+            f"more until its connector runs again; to drop it: workbench forget {flow} --world {declared.world}"
+            for size in slots[slots["slot_name"] == name]["bytes_behind"]
+        ]
+    return lines
 
 
 def _is_of_stack(world: World, at: World) -> bool:
@@ -483,7 +404,6 @@ def _other_tables(at: World, captured: OwnFlow) -> list[str]:
     return sorted(existing - names)
 
 
-@files.exclusive
 def forget(world: World, flow: str, *tables: str) -> None:
     """Remove a flow: what `remaining` returns. The source tables and their rows stay.
 
@@ -496,23 +416,24 @@ def forget(world: World, flow: str, *tables: str) -> None:
     Raises:
         LakeError: there is no such flow or table, or the flow is one of another world.
     """
-    at, captured = open_flow(world, flow, removes=True)
-    declared = captured.declared
-    leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
-    unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
-    if unknown:
-        raise LakeError(
-            f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
-            expected=f"one of {', '.join(declared.sources)}",
-        )
-    if leaving:  # an interrupted `forget` of other tables is continued, too
-        leaving = [each for each in declared.tables if each in leaving or each.leaves]
-    if len(leaving) in (0, len(declared.tables)):
-        files.write_declaration(flow, declared.model_copy(update={"unfinished": "forget"}))
-        captured.resources.remove(at, *Product)
-        _remove_folder(files.folder(flow))
-    else:
-        _remove_tables(world, at, captured, leaving)
+    with files.exclusive(flow):
+        at, captured = open_flow(world, flow, removes=True)
+        declared = captured.declared
+        leaving = [each for each in declared.tables if {each.name, each.source} & {*tables}]
+        unknown = {*tables} - {name for each in leaving for name in (each.name, each.source)}
+        if unknown:
+            raise LakeError(
+                f"flow {flow!r} has no table {', '.join(sorted(unknown))}",
+                expected=f"one of {', '.join(declared.sources)}",
+            )
+        if leaving:  # an interrupted `forget` of other tables is continued, too
+            leaving = [each for each in declared.tables if each in leaving or each.leaves]
+        if len(leaving) in (0, len(declared.tables)):
+            files.write_declaration(flow, declared.model_copy(update={"unfinished": "forget"}))
+            captured.resources.remove(at, *Product)
+            _remove_folder(files.folder(flow))
+        else:
+            _remove_tables(world, at, captured, leaving)
 
 
 def _remove_folder(folder: Path) -> None:
@@ -535,16 +456,7 @@ def _remove_tables(world: World, at: World, captured: OwnFlow, leaving: Sequence
     flow, declared = captured.name, captured.declared
     configs.read(files.connector_path(flow))  # raises ConnectorError if it is damaged
     reduced = declared.with_tables([each for each in declared.tables if each not in leaving])
-    missing = {*reduced.sources} - {
-        *captured.db.existing_tables(at, reduced.sources, captured.database)
-    }
-    if missing:
-        names = " ".join([*(each.source for each in leaving), *sorted(missing)])
-        raise SourceError(
-            f"the source no longer has {', '.join(sorted(missing))}",
-            location=f"flow {flow!r}, database {captured.database}",
-            hint=f"`workbench forget {flow} {names} --world {world.name}` removes them together",
-        )
+    captured.require_tables(at, leaving)
     if declared.has_publication:  # which a table without replica identity cannot be in
         checking.require_capturable(world, declared, reduced.tables)
     marked = [

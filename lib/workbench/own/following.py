@@ -7,7 +7,8 @@ from .. import hudi
 from ..base import LakeError, World
 from ..base.wait import stop_on_signal
 from ..spark import session
-from . import adding, checking, comparing, files, tables
+from . import checking, comparing, files, tables
+from .files import OwnTable
 from .flow import OwnFlow, open_flow
 
 STORAGE_INTERVAL = 60  # seconds between two looks at the storage of the source tables
@@ -31,9 +32,9 @@ def follow(
         {lake table: counts} of the last round.
 
     Raises:
-        LakeError: a message cannot be ingested; rows lack the value of an added column, or were removed, added or
-            altered without a message (TRUNCATE, a dropped partition); the replication slot is gone; or a command on the
-            flow is not complete.
+        LakeError: a message cannot be ingested; rows were removed, added or altered without a message (TRUNCATE, a
+            dropped partition, an added column with a default); the replication slot is gone; or a command on the flow
+            is not complete.
         SourceError: a table was dropped and created anew, or could not be captured as it is now.
         ConnectorError: the connector has failed.
     """
@@ -42,17 +43,13 @@ def follow(
     captured.require_slot(at)
     _require_capturable(world, captured)
     followed = _followed_tables(at, captured, progress)
+    lake = [captured.table(at, own.name) for own in followed]
     captured.restart_failed(at)
     if not continuous:
         captured.wait_until_captured(at)
-    looked_at, filled = time.monotonic(), dict[str, set[str]]()
+    looked_at = time.monotonic()
     with stop_on_signal() as stop:
-        for counts in captured.follow(session(at), at, *followed, stop=stop):
-            for own in captured.declared.tables:
-                # the first round also sees columns that an earlier call has added
-                if own.name in counts and (own.name not in filled or counts[own.name].messages):
-                    known = filled.get(own.name, set())
-                    filled[own.name] = adding.require_filled(at, captured, own, known)
+        for counts in captured.follow(session(at), at, *lake, stop=stop):
             for table, ingested in counts.items():
                 if ingested.messages or not continuous:
                     progress(f"{table}: {ingested!r}")
@@ -69,65 +66,63 @@ def follow(
 
 def _followed_tables(
     at: World, captured: OwnFlow, progress: Callable[[str], None]
-) -> list[hudi.Table]:
-    """Return the lake tables whose capture is complete."""
+) -> list[OwnTable]:
+    """Return the tables whose capture is complete."""
     incomplete = captured.incomplete(at)
     for own in incomplete:
         progress(
             f"{own.source} is left out, because its capture was interrupted or failed: "
             f"{captured.capture_remedy(own)}"
         )
-    return [
-        captured.table(at, own.name) for own in captured.declared.tables if own not in incomplete
-    ]
+    return [own for own in captured.declared.tables if own not in incomplete]
 
 
 def _require_same_storage(
-    at: World, captured: OwnFlow, followed: list[hudi.Table], progress: Callable[[str], None]
+    at: World, captured: OwnFlow, followed: list[OwnTable], progress: Callable[[str], None]
 ) -> None:
-    """Compare the rows of tables whose storage was replaced since their last comparison.
+    """Compare the rows of tables whose columns or storage are other ones than at their last comparison.
 
-    Debezium has no change for a TRUNCATE, for a partition that is dropped, detached or attached, and for an ALTER TABLE
-    that writes other values. Each replaces the storage; so do VACUUM FULL and a new partition, after which the rows are
-    the same.
+    Debezium has no change for a TRUNCATE, for a partition that is dropped, detached or attached, for an ALTER TABLE
+    that writes other values, and for a column that gets a default with its values, or another name. Each is noticed; so
+    are VACUUM FULL and a new partition, after which the rows are the same.
 
     Raises:
         LakeError: rows were removed, added or changed.
     """
-    if captured.polled:  # polling sees no deletes in any case
-        return
-    names, dropped = {table.name for table in followed}, list[str]()
-    compared = files.storage(captured.name)
+    compared, dropped = files.storage(captured.name), list[str]()
     for own in captured.declared.tables:
         storage = tables.storage(at, captured.declared, own.source)
         if not storage:
             dropped.append(own.source)
-        elif own.name in names and compared.get(own.source) != storage:
-            progress(f"{own.source}: the source has stored it anew, so its rows are compared")
+        elif own in followed and compared.get(own.source) != storage:
+            progress(
+                f"{own.source}: the source has stored it anew or altered it, so its rows are compared"
+            )
             _require_same_rows(at, captured, own)
             compared[own.source] = storage
             files.write_storage(captured.name, compared)
     if dropped:
-        command = f"workbench forget {captured.name} {' '.join(dropped)} --world {at.name}"
+        command = captured.forget_command(*dropped)
         progress(f"{', '.join(dropped)}: dropped or renamed in the source; `{command}`")
 
 
-def _require_same_rows(at: World, captured: OwnFlow, own: files.OwnTable) -> None:
+def _require_same_rows(at: World, captured: OwnFlow, own: OwnTable) -> None:
     described = tables.describe(at, captured.declared, own)
     result = comparing.reconcile(at, captured, described)
-    if not result.is_equal:
+    # polling sees no deletes in any case
+    kinds = {*result.counts} - {"extra in the lake"} if captured.polled else result.counts
+    if kinds or result.undecided:
         raise LakeError(
             f"rows of {own.source} were removed, added or altered without a message: by TRUNCATE, by ALTER "
             "TABLE, or with a partition",
             location=f"flow {captured.name!r}: {result!r}",
             expected="statements on rows, which are in the log",
-            hint=f"`workbench recapture {captured.name} --world {at.name}` takes a new snapshot",
+            hint=f"`{captured.recapture_command}` takes a new snapshot",
         )
 
 
 def _require_capturable(world: World, captured: OwnFlow) -> None:
     """Raise SourceError if changes of a table do not arrive any more, such as without its replica identity."""
     existing = checking.existing_tables(world, captured.declared)
-    command = f"workbench recapture {captured.name} --world {world.name}"
-    remedy = f"`{command}`: changes until then are lost"
+    remedy = f"`{captured.recapture_command}`: changes until then are lost"
     checking.require_capturable(world, captured.declared, existing, remedy)

@@ -7,7 +7,6 @@ import shlex
 from psycopg import sql
 
 from ..base import SourceError, World
-from ..base.text import plural
 from ..source import mariadb
 from ..source.names import identifier
 from ..source.queries import QUERIES
@@ -43,6 +42,9 @@ MARIADB_COLUMNS = """
     WHERE t.table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND BINARY c.table_name = %s
       AND BINARY c.table_schema = %s ORDER BY c.ordinal_position"""
 
+MARIADB_COLUMN_NAMES = """
+    SELECT concat('column ', column_name) AS id FROM information_schema.columns
+    WHERE BINARY table_schema = %s AND BINARY table_name = %s ORDER BY ordinal_position"""
 # a TRUNCATE gives a table another id; only the privilege PROCESS shows it
 MARIADB_STORAGE = """
     SELECT table_id AS id FROM information_schema.innodb_sys_tables
@@ -105,7 +107,7 @@ def describe(world: World, declared: Declaration, table: OwnTable) -> OwnTable:
 
 
 def storage(at: World, declared: Declaration, source: str) -> list[str]:
-    """Return the ids of a source table, of its storage and of that of its partitions; TRUNCATE changes the latter.
+    """Return the ids of a source table, its columns, its storage and its partitions; TRUNCATE changes the storage.
 
     Without such a table the list is empty. MariaDB shows the storage to a user with the privilege PROCESS only.
     """
@@ -113,38 +115,24 @@ def storage(at: World, declared: Declaration, source: str) -> list[str]:
     if declared.db is not mariadb:
         query = QUERIES["storage"]
         return [*declared.db.query(at, query, [schema, name], declared.database)["id"]]
-    if not declared.db.existing_tables(at, [source], declared.database):
-        return []
+    columns = [*declared.db.query(at, MARIADB_COLUMN_NAMES, [schema, name])["id"]]
     try:
         found = declared.db.query(at, MARIADB_STORAGE, 3 * [f"{schema}/{name}"])["id"]
     except SourceError:
-        return ["table"]
-    return ["table", *map(str, found)]
+        return columns
+    return [*columns, *map(str, found)]
 
 
-def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:
+def require_partitions(declared: Declaration, table: OwnTable) -> None:
     """Raise SourceError if the names of partitions cannot have the values of a described table."""
-    location = f"{table.source} in database {declared.database}"
     for column in table.partition:
         kind = table.columns[column]
-        base = base_type(kind)
-        if base not in PARTITION_TYPES:
+        if base_type(kind) not in PARTITION_TYPES:
             raise SourceError(
                 f"partition column {column} is {kind}, which queries do not read back from the name of a partition",
-                location=location,
+                location=f"{table.source} in database {declared.database}",
                 expected=f"a column of {', '.join(sorted(PARTITION_TYPES))}",
                 hint="--partition another column, or leave the option out",
-            )
-        if base in PLAIN_KEY_TYPES | {"date"}:
-            continue
-        query = sql.SQL("SELECT count(*) AS n FROM {} WHERE {} = ''").format(
-            identifier(table.source), sql.Identifier(column)
-        )
-        if n := int(declared.db.query(at, query, database=declared.database)["n"][0]):
-            raise SourceError(
-                f"{plural(n, 'row')} with an empty text in partition column {column}, which queries would read as null",
-                location=location,
-                hint="--partition another column; or set these values to null, and forbid empty texts with a CHECK",
             )
 
 

@@ -46,9 +46,10 @@ def comparable_columns(
 
 
 def count_sql(declared: Declaration, source: str, columns: dict[str, str]) -> str:
-    """Return the query for the number of values of each column that are not null in the lake."""
+    """Return the query for the number of rows, and of the values of each column that are not null in the lake."""
     values = _comparable_values(declared, columns)
-    return _select({name: f"count({value})" for name, value in values.items()}, source)
+    counts = {name: f"count({value})" for name, value in values.items()}
+    return _select({"(rows)": "count(*)", **counts}, source)
 
 
 def comparable_sql(declared: Declaration, source: str, columns: dict[str, str]) -> str:

@@ -173,11 +173,14 @@ WHERE r.relkind IN ('r', 'p') AND r.relname = %s::text AND n.nspname = %s::text 
 ORDER BY a.attnum
 
 -- name: storage
--- A table, the files of it and of its partitions, and the transactions that attached these. A TRUNCATE gives a table
--- another file.
+-- A table, its columns, the files of it and of its partitions, and the transactions that attached these. A TRUNCATE
+-- gives a table another file.
 WITH t AS (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
            WHERE n.nspname = %s::text AND c.relname = %s::text)
 SELECT 'table ' || oid AS id FROM t
+UNION ALL
+SELECT 'column ' || a.attnum || ' ' || a.attname FROM pg_attribute a JOIN t ON t.oid = a.attrelid
+WHERE a.attnum > 0 AND NOT a.attisdropped
 UNION ALL
 SELECT concat(pg_relation_filenode(p.relid), (
     SELECT ' attached by ' || string_agg(i.xmin::text, ', ') FROM pg_inherits i WHERE i.inhrelid = p.relid)) AS id

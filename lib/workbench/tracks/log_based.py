@@ -145,7 +145,6 @@ flow = CaptureFlow(
         for name, key in KEY_COLUMNS.items()
     ),
     database=DATABASE,
-    watermark=False,  # the notebooks count the events
     publication="pagila_publication",
     loader=pagila.loader,
 )

@@ -114,7 +114,6 @@ flow = CaptureFlow(
     database=DATABASE,
     config=_config,
     db=mariadb,
-    watermark=False,
 )
 TRACK = Track(
     "40_schema_evolution",

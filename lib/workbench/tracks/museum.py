@@ -134,7 +134,6 @@ flow = CaptureFlow(
         _capture("artworks", "artwork_id", "classification"),
     ),
     database=DATABASE,
-    watermark=False,  # the notebooks count the events
     publication="moma_publication",
     loader=moma.loader,
     label=LOADED_LABEL,

@@ -41,7 +41,6 @@ flow = CaptureFlow(
         Capture("public.address", "address_id", *PAIRS[2], alias="query"),
     ),
     database=DATABASE,
-    watermark=False,  # polling has no events to wait for
     polled=True,
     loader=replace(pagila.loader, name=DATABASE, database=DATABASE),
 )

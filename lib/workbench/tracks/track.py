@@ -249,11 +249,8 @@ def _topic_names(world: World, flow: CaptureFlow) -> set[str]:
 
 
 def _has_changes(world: World, flow: CaptureFlow) -> bool:
-    """Return whether topics have more than the loaded rows, such as rows that were changed and changed back.
-
-    With watermarks they always have.
-    """
-    return not flow.watermark and any(
+    """Return whether topics have more than the loaded rows, such as rows that were changed and changed back."""
+    return any(
         topics.offset_span(world, flow.topic(world, name)) != flow.count(world, name)
         for name in flow.names
     )
