@@ -15,7 +15,7 @@ from workbench import hudi, landing
 from workbench.base import files, paths
 from workbench.base.errors import LakeError
 from workbench.landing import job
-from workbench.landing.models import LENSES
+from workbench.landing.sinks import LENSES
 from workbench.topic import groups, topics
 
 

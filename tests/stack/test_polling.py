@@ -19,10 +19,11 @@ from lake_help import kill_service_during
 from workbench import connect, landing, stack
 from workbench.base import files, paths
 from workbench.base.errors import LakeError, SourceError, WorkbenchError
-from workbench.landing.models import TRANSFORM_PACKAGE as PACKAGE_PREFIX
 from workbench.landing.sources import JDBC
 from workbench.source import postgres
 from workbench.topic import topics
+
+PACKAGE_PREFIX = "org.apache.kafka.connect.transforms."
 
 DATABASE = "polled"
 

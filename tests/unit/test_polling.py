@@ -11,8 +11,9 @@ from workbench import connect
 from workbench.base import params
 from workbench.base.errors import ConnectorError, LakeError
 from workbench.landing import polling, sources
-from workbench.landing.models import TRANSFORM_PACKAGE as PACKAGE_PREFIX
 from workbench.source.snapshot import Column, PollSummary
+
+PACKAGE_PREFIX = "org.apache.kafka.connect.transforms."
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,8 @@ def test_what_is_published(world, good):
     assert sources.parse(
         {**good, "schema.pattern": "s", "table.whitelist": "a,b.c"}, world
     ).tables == ["s.a", "b.c"]
-    assert (source.settings.batch_max_rows, source.settings.validate_non_null) == (100, False)
+    assert source.settings["batch.max.rows"] == "100"
+    assert source.settings["validate.non.null"] == "false"
     assert polling._offsets_path(world, {"name": "jdbc source/01"}).endswith(
         "/polling/jdbc_source_01.json"
     )

@@ -4,9 +4,10 @@
 import pytest
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
-from workbench.landing.models import TRANSFORM_PACKAGE as PACKAGE_PREFIX
 from workbench.landing.settings import ConnectorConfig
 from workbench.landing.transforms import Record
+
+PACKAGE_PREFIX = "org.apache.kafka.connect.transforms."
 
 ADDRESS = {
     "type": "struct",

@@ -8,23 +8,17 @@ Kafka Connect and removes it here.
 
 import json
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, NamedTuple, TypedDict, Union
+from typing import Any, Callable, Iterator, NamedTuple, Union
 
 from .. import connect
-from ..base import ConnectorError, WorkbenchError, World, files
+from ..base import ConnectorError, World, files
 from ..connect.validation import reject_exposed_secrets
-from . import job, models, polling, sinks, sources
+from . import job, polling, sinks, sources
+from .settings import SUPPORTED
 
 WORKER = "workbench.landing"  # `worker` in a status, in place of the address of a Connect worker
 Config = dict[str, str]
-
-
-class ConnectorState(TypedDict):
-    """The stored state of a connector."""
-
-    config: Config
-    state: str
-    error: str
+States = dict[str, dict[str, Any]]  # {connector: its config, state and error}
 
 
 class ConnectorKind(NamedTuple):
@@ -118,13 +112,13 @@ def run_once(
 
     Raises:
         ConnectorError: there is no such connector.
-        WorkbenchError: the error of the first connector that failed.
+        Exception: the error of the first connector that failed.
     """
     for name in connector_names:
         status(world, name)  # raises ConnectorError if the connector does not exist
     connectors = _load_state(world)
     counts = {}
-    errors = []
+    errors: list[Exception] = []
     for kind, functions in CONNECTOR_KINDS.items():
         for name, connector in connectors.items():
             config = connector["config"]
@@ -133,12 +127,9 @@ def run_once(
             try:
                 counts[name] = functions.run(world, {"name": name, **config})
                 _save_state(world, name, config, "RUNNING")
-            except WorkbenchError as e:
-                _save_state(world, name, config, "FAILED", e.message)
+            except Exception as e:  # noqa: BLE001 - raised when the others have run
+                _save_state(world, name, config, "FAILED", getattr(e, "message", repr(e)))
                 errors.append(e)
-            except Exception as e:
-                _save_state(world, name, config, "FAILED", repr(e))
-                raise
     if errors:
         raise errors[0]
     return counts
@@ -164,23 +155,21 @@ def delete(world: World, name: str) -> None:
 def _kind(config: Config) -> str:
     """Return the kind of a connector, "" if this runner cannot run it."""
     connector_class = config.get("connector.class")
-    if connector_class in models.SOURCES:
-        return "source"
-    return "sink" if connector_class in models.SINKS else ""
+    kinds = (kind for kind in CONNECTOR_KINDS if connector_class in SUPPORTED[f"{kind}s"])
+    return next(kinds, "")
 
 
 def _state_path(world: World) -> str:
     return f"{world.lake.checkpoints}/connectors.json"
 
 
-def _load_state(world: World) -> dict[str, ConnectorState]:
-    """Return {connector: its stored state}."""
+def _load_state(world: World) -> States:
     return dict(json.loads(files.read_text(_state_path(world)) or "{}"))
 
 
 @contextmanager
-def _changed_states(world: World) -> Iterator[dict[str, ConnectorState]]:
-    """Yield {connector: its stored state}, and store the changes that are made to it."""
+def _changed_states(world: World) -> Iterator[States]:
+    """Yield the stored states, and store the changes that are made to it."""
     path = _state_path(world)
     with files.exclusive_lock(path):  # another notebook may change the file at the same time
         connectors = _load_state(world)
