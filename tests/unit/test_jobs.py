@@ -190,7 +190,7 @@ def test_one_whose_state_cannot_be_saved_keeps_nobody_from_working(there, monkey
     assert states(there, SOURCE, SINK) == ["FAILED", "RUNNING"]
 
 
-def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there, monkeypatch):
+def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(there):
     deploy(there, SOURCE, SINK)
     configs = {name: {"name": name, **connect.config(there.world, name)} for name in (SOURCE, SINK)}
     offsets = polling._offsets_path(there.world, configs[SOURCE])
@@ -198,11 +198,8 @@ def test_a_deleted_one_forgets_how_far_it_was_and_one_that_is_not_there_is_fine(
     files.write_text(offsets, "{}")
     progress = {"topic_id": "id", "offsets": {"0": 7}, "planned": {"0": 9}}
     files.write_text(job.progress_path(there.world, prefix), json.dumps(progress))
-    groups = []
-    monkeypatch.setattr(job.groups, "delete", lambda world, group: groups.append(group))
     for name in (SOURCE, SINK, SOURCE):
         landing.delete(there.world, name)
-    assert groups == [f"connect-{SINK}"]
     assert landing.names(there.world) == ["outbox_source"]
     assert files.read_text(offsets) is None
     assert job.read_progress(there.world, prefix) == {

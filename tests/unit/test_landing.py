@@ -9,7 +9,7 @@ import landing_help
 import pytest
 from workbench import connect, landing
 from workbench.base import files
-from workbench.base.errors import ConnectorError, LakeError, StackError
+from workbench.base.errors import ConnectorError, LakeError
 from workbench.hudi import changes
 from workbench.landing import job, messages
 from workbench.landing.formats import JsonLines, RecordEncoder, to_json_line
@@ -253,18 +253,6 @@ def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp
             "checkpoints/landing/cdc-events.progress.json",
         )
     ]
-
-
-def test_a_group_that_cannot_be_committed_stops_no_landing(world, monkeypatch, caplog):
-    """The offsets in the lake count; a user of MSK may not commit those of this group."""
-
-    def refuse(*args):
-        raise StackError("not authorized")
-
-    monkeypatch.setattr(job.groups, "commit", refuse)
-    progress = {"topic_id": "id", "offsets": {"0": 1}, "planned": {}}
-    job._commit_offsets(world, landing.parse({**GOOD, "name": "mine"}), "msk.t", progress)
-    assert "connect-mine does not show how far msk.t is landed: not authorized" in caplog.text
 
 
 # --- what the outbox walkthrough reads of it

@@ -19,10 +19,10 @@ from confluent_kafka import Consumer
 from pyarrow import ArrowException
 from pyspark.sql import DataFrame, SparkSession
 
-from ..base import LakeError, StackError, World, did_you_mean, files
+from ..base import LakeError, World, did_you_mean, files
 from ..base.paths import join_uri
 from ..spark.batch import Counts, read_dead_letters
-from ..topic import dlq, groups, registry, topics
+from ..topic import dlq, registry, topics
 from ..topic.topics import Message
 from .formats import AvroContainer, JsonLines, RecordEncoder
 from .messages import AvroConverter, JsonConverter
@@ -70,8 +70,6 @@ def run(world: World, config: dict[str, str], *, batch: int = 50_000) -> Landing
 
     One run is one flush: at its end all messages are in files, whatever WITH_FLUSH_INTERVAL is.
     Another run lands later messages. If the sink has a DLQ topic, its dead letters are published there.
-    If the JSON has a name, the offsets are also committed for the group `connect-<name>`, as by the
-    connector, so that `groups.lag` shows its lag. A refusal of the broker is logged.
 
     Args:
         world: the environment profile.
@@ -137,8 +135,6 @@ def _land_topic(
                 total += _land_batch(world, encoder, topic, number, start, messages)
             offsets[partition], planned[partition] = stop, min(stop + batch, high)
             _write_progress(world, prefix, progress)
-    if encoder.sink.name:
-        _commit_offsets(world, encoder.sink, topic, progress)
     return total
 
 
@@ -151,14 +147,6 @@ def _missing_messages_error(
         expected="messages that stay until they are landed",
         hint=f"the topic's retention is too short for the times between two landings. {CLEAN_HINT}",
     )
-
-
-def _commit_offsets(world: World, sink: Sink, topic: str, progress: Progress) -> None:
-    """Commit the offsets for the connector's group, which only shows them: the progress is in the lake."""
-    try:
-        groups.commit(world, sink.group, topic, progress["offsets"])
-    except StackError as e:
-        LOGGER.warning("%s does not show how far %s is landed: %s", sink.group, topic, e.message)
 
 
 def _land_batch(
@@ -308,10 +296,9 @@ def drop(world: World, config: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def _without_offsets(world: World, sink: Sink) -> Iterator[list[str]]:
-    """Delete the offsets and the connector's group, while no landing is running; yield the topics.
+    """Delete the offsets, while no landing is running; yield the topics.
 
-    The id of a topic stays as long as its files are there. A connector in Kafka Connect would continue where
-    the group ends.
+    The id of a topic stays as long as its files are there.
     """
     names = _landed_topics(world, sink)
     with contextlib.ExitStack() as locks:
@@ -323,9 +310,6 @@ def _without_offsets(world: World, sink: Sink) -> Iterator[list[str]]:
             if progress:
                 _write_progress(world, prefix, {**progress, "offsets": {}, "planned": {}})
         yield names
-    if sink.name:
-        with contextlib.suppress(StackError):  # the offsets in the lake count
-            groups.delete(world, sink.group)
 
 
 def folders(world: World, config: dict[str, str]) -> list[str]:

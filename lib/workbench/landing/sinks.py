@@ -77,11 +77,6 @@ class Sink:
         return ",".join(self.topic_names) or self.topic_pattern
 
     @property
-    def group(self) -> str:
-        """The consumer group of the connector in Kafka Connect."""
-        return f"connect-{self.name}"
-
-    @property
     def state_path(self) -> str:
         """The path of the dead letters, below their folder."""
         if not self.is_confluent:
