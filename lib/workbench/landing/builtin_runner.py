@@ -22,17 +22,16 @@ States = dict[str, dict[str, Any]]  # {connector: its config, state and error}
 
 
 class ConnectorKind(NamedTuple):
-    """The functions of a kind of connector: parse its JSON, run it once, reset its progress."""
+    """The functions of a kind of connector: parse its JSON, run it once."""
 
     parse: Callable[[Config, World], Any]
     run: Callable[[World, Config], Any]
-    reset: Callable[[World, Config], None]
 
 
 # in the order of `run_once`: sources first
 CONNECTOR_KINDS = {
-    "source": ConnectorKind(sources.parse, polling.poll, polling.reset_offsets),
-    "sink": ConnectorKind(sinks.parse, job.run, job.reset_progress),
+    "source": ConnectorKind(sources.parse, polling.poll),
+    "sink": ConnectorKind(sinks.parse, job.run),
 }
 
 
@@ -136,19 +135,20 @@ def run_once(
 
 
 def delete(world: World, name: str) -> None:
-    """Delete a connector and its progress. A missing connector is ignored.
+    """Delete a connector. A missing connector is ignored.
 
-    Topics and landed files stay.
+    A source loses its offsets, as in Kafka Connect. What a sink has landed stays, also its progress
+    (`landing.drop` removes both).
 
     Raises:
-        LakeError: the connector is running in another process.
+        LakeError: the source is running in another process.
     """
     connector = _load_state(world).get(name)
     if connector is None:
         connect.delete(world, name)
         return
-    config = connector["config"]
-    CONNECTOR_KINDS[_kind(config)].reset(world, {"name": name, **config})
+    if _kind(connector["config"]) == "source":
+        polling.reset_offsets(world, {"name": name, **connector["config"]})
     _remove(world, name)
 
 

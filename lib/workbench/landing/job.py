@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import ContextManager, Iterable, Iterator, Optional, Sequence, TypedDict, Union
+from typing import ContextManager, Iterable, Optional, Sequence, TypedDict, Union
 
 from confluent_kafka import Consumer
 from pyarrow import ArrowException
@@ -264,18 +264,6 @@ def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> D
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
-def reset_progress(world: World, config: dict[str, str]) -> None:
-    """Delete the offsets, so that the next run lands all messages again.
-
-    It overwrites files with the same first offset; others stay.
-
-    Raises:
-        LakeError: a landing of these topics is running.
-    """
-    with _without_offsets(world, parse(config)):
-        pass
-
-
 def drop(world: World, config: dict[str, str]) -> None:
     """Remove the progress, the landed files and the dead-letter files. A DLQ topic stays.
 
@@ -287,19 +275,6 @@ def drop(world: World, config: dict[str, str]) -> None:
     # messages again. Remaining files may then contain a message twice, and the ingest deduplicates by
     # key and ordering field. In the opposite order the next run would skip the messages of removed
     # files. The topic ids are removed last, so that a recreated topic is still recognized.
-    with _without_offsets(world, sink) as names:
-        for uri in _folders(world, sink, names):
-            files.remove(uri)
-        for topic in names:
-            files.remove(progress_path(world, sink.prefix_of(topic)))
-
-
-@contextlib.contextmanager
-def _without_offsets(world: World, sink: Sink) -> Iterator[list[str]]:
-    """Delete the offsets, while no landing is running; yield the topics.
-
-    The id of a topic stays as long as its files are there.
-    """
     names = _landed_topics(world, sink)
     with contextlib.ExitStack() as locks:
         for topic in names:
@@ -309,7 +284,10 @@ def _without_offsets(world: World, sink: Sink) -> Iterator[list[str]]:
             progress = read_progress(world, prefix)
             if progress:
                 _write_progress(world, prefix, {**progress, "offsets": {}, "planned": {}})
-        yield names
+        for uri in _folders(world, sink, names):
+            files.remove(uri)
+        for topic in names:
+            files.remove(progress_path(world, sink.prefix_of(topic)))
 
 
 def folders(world: World, config: dict[str, str]) -> list[str]:

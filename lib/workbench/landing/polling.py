@@ -150,9 +150,10 @@ def _describe_columns(
     location = f"database {source.database}, {table or 'query'}"
     if unsupported:
         raise SourceError(
-            f"columns have types that Connect does not support: {', '.join(unsupported)}",
+            f"columns have types that are not supported: {', '.join(unsupported)}",
             location=location,
-            expected="types that Connect supports; the connector silently skips other columns",
+            expected="types that Connect supports, and no numeric with numeric.mapping=best_fit; the connector "
+            "silently skips other columns",
             hint="poll a query that names the columns, and casts these",
         )
     name = source.settings["timestamp.column.name"]

@@ -23,9 +23,9 @@ JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
 COLUMN_TYPES = yaml_files.load(Path(__file__).with_name("column_types.yaml"))
 # the rows after those of the last poll and before the end of this one
 CONDITION = " WHERE {timestamp} > {last} AND {timestamp} < {end} ORDER BY {timestamp} ASC"
-BEST_FIT_DIGITS = 18
-# {number of decimal digits: bits of the smallest integer type for them}
-INT_BITS = {2: 8, 4: 16, 9: 32, 18: 64}
+BEST_FIT_DIGITS = (
+    18  # numeric.mapping=best_fit publishes longer numbers as a Decimal, as without it
+)
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ def connect_field(described: Column, mapping: str) -> Optional[tuple[dict[str, A
 
     Returns:
         (field, SQL of the value). None if the connector skips the type (an array, a range, an
-        interval, …), for a numeric with a negative scale, and for one without precision, which the
-        connector would publish with scale 127.
+        interval, …), for a numeric with a negative scale, for one without precision, which the
+        connector would publish with scale 127, and for one that best_fit would publish as an integer or a double.
     """
     if described.kind == "numeric":
         rule = _numeric_type(described, mapping)
@@ -175,14 +175,11 @@ def connect_field(described: Column, mapping: str) -> Optional[tuple[dict[str, A
 
 
 def _numeric_type(described: Column, mapping: str) -> Optional[dict[str, Any]]:
-    """Return the type of a numeric: with best_fit an integer or a double up to 18 digits, else a Decimal."""
+    """Return the type of a numeric, a Decimal; None if it is not supported."""
     precision, scale = described.precision, described.scale
     if precision is None or scale is None or scale > 1000:  # psycopg's form of a negative scale
         return None
     if mapping == "best_fit" and precision <= BEST_FIT_DIGITS:
-        if scale > 0:
-            return {"type": "double", "value": "{0}::float8"}
-        bits = next(bits for digits, bits in INT_BITS.items() if precision <= digits)
-        return {"type": f"int{bits}", "value": "{0}::int8"}
+        return None
     decimal = {"name": DECIMAL, "version": 1, "parameters": {"scale": str(scale)}}
     return {"type": "bytes", "logical": decimal, "value": "{0}::text"}
