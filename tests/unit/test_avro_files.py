@@ -13,7 +13,7 @@ from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
 from workbench.landing.formats import AvroContainer, RecordEncoder
-from workbench.landing.messages import AvroConverter
+from workbench.landing.messages import avro_reader
 from workbench.landing.sinks import Sink
 from workbench.topic import avro, registry
 
@@ -197,7 +197,7 @@ def land(tmp_path, monkeypatch):
     world = params.load("local")
 
     def land(*messages):
-        encoder = RecordEncoder(sink, AvroConverter(world, False, ["globalId 2"]), AvroContainer())
+        encoder = RecordEncoder(sink, avro_reader(world, False, ["globalId 2"]), AvroContainer())
         return landing_help.write_files(encoder, tmp_path, messages)
 
     land.requested = requested

@@ -15,8 +15,7 @@ SOURCE, SINK = "pagila_jdbc_source_00", "pagila_s3_sink_00"
 
 
 def work(patch, kind, does):
-    kinds = builtin_runner.CONNECTOR_KINDS
-    patch.setitem(kinds, kind, kinds[kind]._replace(run=does))
+    patch.setitem(builtin_runner.RUNNERS, kind, does)
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def test_the_envelope_comes_off_and_digits_stay(text, line, reason):
 def by_c(most):
     return RecordEncoder(
         Sink("json", "f", most, "t", ("t",), ("c",)),
-        messages.JsonConverter(has_envelope=True),
+        messages.JsonConverter(has_envelope=True).read,
         JsonLines(),
     )
 

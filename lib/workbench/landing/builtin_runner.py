@@ -8,7 +8,7 @@ Kafka Connect and removes it here.
 
 import json
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, NamedTuple, Union
+from typing import Any, Callable, Iterator, Union
 
 from .. import connect
 from ..base import ConnectorError, World, files
@@ -21,18 +21,13 @@ Config = dict[str, str]
 States = dict[str, dict[str, Any]]  # {connector: its config, state and error}
 
 
-class ConnectorKind(NamedTuple):
-    """The functions of a kind of connector: parse its JSON, run it once."""
-
-    parse: Callable[[Config, World], Any]
-    run: Callable[[World, Config], Any]
-
-
-# in the order of `run_once`: sources first
-CONNECTOR_KINDS = {
-    "source": ConnectorKind(sources.parse, polling.poll),
-    "sink": ConnectorKind(sinks.parse, job.run),
+# {kind: the function that parses the JSON of its connectors}
+PARSERS: dict[str, Callable[[Config, World], Any]] = {
+    "source": sources.parse,
+    "sink": sinks.parse,
 }
+# {kind: the function that runs a connector once}, in the order of `run_once`
+RUNNERS: dict[str, Callable[[World, Config], Any]] = {"source": polling.poll, "sink": job.run}
 
 
 def apply(world: World, name: str, config: Config) -> dict[str, Any]:
@@ -58,7 +53,7 @@ def apply(world: World, name: str, config: Config) -> dict[str, Any]:
         _remove(world, name)
         return dict(applied)
     reject_exposed_secrets(world, name, config)  # the configuration is stored in a file
-    CONNECTOR_KINDS[kind].parse({"name": name, **config}, world)
+    PARSERS[kind]({"name": name, **config}, world)
     if name in connect.names(world):
         raise ConnectorError(
             f"connector {name!r} runs in Kafka Connect",
@@ -118,13 +113,13 @@ def run_once(
     connectors = _load_state(world)
     counts = {}
     errors: list[Exception] = []
-    for kind, functions in CONNECTOR_KINDS.items():
+    for kind, run in RUNNERS.items():
         for name, connector in connectors.items():
             config = connector["config"]
             if _kind(config) != kind or (connector_names and name not in connector_names):
                 continue
             try:
-                counts[name] = functions.run(world, {"name": name, **config})
+                counts[name] = run(world, {"name": name, **config})
                 _save_state(world, name, config, "RUNNING")
             except Exception as e:  # noqa: BLE001 - raised when the others have run
                 _save_state(world, name, config, "FAILED", getattr(e, "message", repr(e)))
@@ -155,7 +150,7 @@ def delete(world: World, name: str) -> None:
 def _kind(config: Config) -> str:
     """Return the kind of a connector, "" if this runner cannot run it."""
     connector_class = config.get("connector.class")
-    kinds = (kind for kind in CONNECTOR_KINDS if connector_class in SUPPORTED[f"{kind}s"])
+    kinds = (kind for kind in RUNNERS if connector_class in SUPPORTED[f"{kind}s"])
     return next(kinds, "")
 
 

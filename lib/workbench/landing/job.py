@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import ContextManager, Iterable, Optional, Sequence, TypedDict, Union
+from typing import ContextManager, Iterable, Optional, Sequence, TypedDict
 
 from confluent_kafka import Consumer
 from pyarrow import ArrowException
@@ -24,8 +24,8 @@ from ..base.paths import join_uri
 from ..spark.batch import Counts, read_dead_letters
 from ..topic import dlq, registry, topics
 from ..topic.topics import Message
-from .formats import AvroContainer, JsonLines, RecordEncoder
-from .messages import AvroConverter, JsonConverter
+from .formats import AvroContainer, FileFormat, JsonLines, RecordEncoder
+from .messages import JsonConverter, Read, avro_reader
 from .parquet import Parquet
 from .sinks import Sink, parse
 from .writing import dead_letter_line, write_files
@@ -198,19 +198,17 @@ def record_encoder(world: World, sink: Sink, landed: Sequence[str] = ()) -> Reco
         sink: the parsed sink configuration.
         landed: names of its topics.
     """
-    converter: Union[JsonConverter, AvroConverter]
     is_json = sink.message_format == "json"
-    if is_json:
-        converter = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
-    else:
+    read: Read = JsonConverter(sink.has_envelope, strict=sink.is_confluent).read
+    if not is_json:
         known = registry.versions_by_schema_id(world, [f"{topic}-value" for topic in landed])
-        converter = AvroConverter(world, sink.file_format != "avro", known)
-    formats: dict[str, Union[JsonLines, AvroContainer, Parquet]] = {
+        read = avro_reader(world, sink.file_format != "avro", known)
+    formats: dict[str, FileFormat] = {
         "json": JsonLines(),
         "avro": AvroContainer(),
         "parquet": Parquet(sink.codec, is_from_json=is_json),
     }
-    return RecordEncoder(sink, converter, formats[sink.file_format])
+    return RecordEncoder(sink, read, formats[sink.file_format])
 
 
 def require_topics(world: World, sink: Sink) -> list[str]:

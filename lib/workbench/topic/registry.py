@@ -41,7 +41,8 @@ class SchemaRegistry(Protocol):
     def location(self) -> str:
         """URL or name of the registry, for errors."""
 
-    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> pandas.DataFrame: ...
+    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> list[tuple[Any, ...]]:
+        """Return the rows of `artifacts`."""
 
     def names(self) -> list[str]: ...
 
@@ -82,7 +83,8 @@ def artifacts(world: World, artifact_names: Optional[Sequence[str]] = None) -> p
     Returns:
         Columns group, artifact, type, version, global_id, content_id.
     """
-    return backend(world).artifacts(artifact_names)
+    columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
+    return pandas.DataFrame(backend(world).artifacts(artifact_names), columns=columns)
 
 
 def names(world: World) -> list[str]:
