@@ -19,6 +19,7 @@ from confluent_sink import (
     json_message,
 )
 from lake_help import new_topic, produce
+from pyarrow import parquet
 from pyspark.sql import functions as F
 from workbench import connect, landing
 from workbench.base import paths
@@ -238,6 +239,7 @@ def test_killed_while_landing_each_record_is_there_once(world, spark, topic, kil
     """A process is killed at random moments of a landing in small batches; nothing is half-written,
     lost or doubled."""
     count, rng = 600 * kills, random.Random(kills)
+    root = paths.local_path(world.lake.landing) / "topics" / topic
     produce(world, topic, *[(str(n), json_message(address_row(n))) for n in range(count)])
     sink = {**PARQUET, **FIELD_PARTITIONER, "topics": topic, "flush.size": "50"}
     try:
@@ -252,6 +254,9 @@ def test_killed_while_landing_each_record_is_there_once(world, spark, topic, kil
             )
             process.kill()
             process.wait()
+            for name in names(world, topic):
+                if not name.rpartition("/")[2].startswith("."):  # a visible file is whole
+                    parquet.read_table(root / name)
         landing.run(world, sink, batch=300)
         rows = read(spark, world, topic)
         assert sorted(r.address_id for r in rows.select("address_id").collect()) == list(

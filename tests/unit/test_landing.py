@@ -43,11 +43,7 @@ def test_the_statement_of_the_walkthrough():
     "change, says",
     [
         ({"schema.enable": "false"}, "value.converter.schemas.enable was meant"),
-        ({"flush.count": "3"}, "flush.count is not supported"),
         ({"topics": "other"}, "topics is 'other'.*msk.t, which the KCQL reads"),
-        ({"connector.class": "x"}, "connector.class is 'x'"),
-        ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "value.converter is"),
-        ({"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
         ({"transforms": "x"}, "transforms is 'x'.*none with the Lenses sink"),
         *[
             ({"connect.s3.kcql": kcql}, "connect.s3.kcql is .*INSERT INTO bucket:prefix SELECT")
