@@ -257,12 +257,14 @@ def watermark_offsets(
     )
 
 
-def end_offsets(world: World, topic: str) -> dict[int, int]:
+def end_offsets(world: World, topic: str, consumer: Optional[Consumer] = None) -> dict[int, int]:
     """Return {partition: end offset} of a topic.
 
-    `read(start_offsets=…)` reads later messages from these offsets. Raises as `watermark_offsets`.
+    `read(start_offsets=…)` reads later messages from these offsets. Raises as `watermark_offsets`, which takes
+    the same arguments.
     """
-    return {partition: end for partition, (_, end) in watermark_offsets(world, topic).items()}
+    watermarks = watermark_offsets(world, topic, consumer)
+    return {partition: end for partition, (_, end) in watermarks.items()}
 
 
 def offset_span(world: World, topic: str, consumer: Optional[Consumer] = None) -> int:
@@ -289,15 +291,14 @@ def all_end_offsets(
     Raises:
         StackError: Kafka does not respond.
     """
-    admin, ends = AdminClient(settings(world)), {}
+    admin = AdminClient(settings(world))
     with translate_errors(world):
         chosen = [*filter(is_chosen, admin.list_topics(timeout=ATTEMPT_SECONDS).topics)]
     with contextlib.closing(open_consumer(world)) as consumer:
-        for name in chosen:
-            watermarks = watermark_offsets(world, name, consumer)
-            end_of_topic = {partition: high for partition, (_, high) in watermarks.items()}
-            ends[name] = topic_id(world, name, admin), end_of_topic
-    return ends
+        return {
+            name: (topic_id(world, name, admin), end_offsets(world, name, consumer))
+            for name in chosen
+        }
 
 
 def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> str:
