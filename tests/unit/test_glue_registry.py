@@ -51,7 +51,7 @@ def framed(id, avsc, record, magic=b"\3\0"):
 def test_a_message_is_taken_apart():
     body = b"\x02 and more"
     found = wire.parse_wire_format(WORLD, b"\3\0" + UUID(ID).bytes + body)
-    assert found == wire.WireMessage("glue", ID, body) and found.schema == f"globalId {ID}"
+    assert found == wire.WireMessage(ID, body) and found.schema == f"globalId {ID}"
 
 
 def test_what_is_no_message_of_glue():

@@ -34,10 +34,9 @@ def with_registry(**fields):
     [("00 0000000000000007", 7), ("00 ffffffffffffffff", 2**64 - 1)],
 )
 def test_each_wire_format(head, id):
-    name = "apicurio_legacy8"
     for body in (b"", b"\x00avro"):
         found = wire.parse_wire_format(WORLD, bytes.fromhex(head) + body)
-        assert found == wire.WireMessage(name, id, body) and found.schema == f"globalId {id}"
+        assert found == wire.WireMessage(id, body) and found.schema == f"globalId {id}"
     assert wire.parse_wire_format(WORLD, bytes.fromhex(head)[:-1]) is None  # shorter than an id
     assert (
         wire.parse_wire_format(WORLD, b"\x01" + bytes.fromhex(head)[1:]) is None
