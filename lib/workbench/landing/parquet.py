@@ -48,6 +48,7 @@ JSON_TYPES: dict[Any, tuple[type, ...]] = {
     "array": (list,),
     **dict.fromkeys(INTEGER_BOUNDS, (int,)),
 }
+CONVERTED_TYPES = {"struct", "array", "bytes"}  # of Avro: other values are as pyarrow accepts them
 Schema = dict[str, Any]
 
 
@@ -73,7 +74,14 @@ class Parquet:
         if schema is None or schema.get("type") != "struct":
             raise ValueError("Parquet requires a struct with a schema")
         arrow_field(schema)  # raises if a type is not supported
-        return lambda value, line: self.arrow_value(schema, value)
+
+        def encode(value: Any, line: Optional[str]) -> Any:
+            try:
+                return self.arrow_value(schema, value)
+            except ValueError as e:
+                raise ValueError(f"the record{e}") from None
+
+        return encode
 
     def encode_file(self, schema: Any, records: list[Any], name: str) -> bytes:
         """Return the bytes of a file."""
@@ -83,30 +91,38 @@ class Parquet:
         parquet.write_table(table, out, compression=self.codec, store_schema=False)
         return out.getvalue()
 
-    def arrow_value(self, schema: Schema, value: Any, path: str = "the record") -> Any:
+    def arrow_value(self, schema: Schema, value: Any) -> Any:
         """Return a value of a Connect schema as pyarrow accepts it for `arrow_field`.
 
         Raises:
-            ValueError: a value of JSON does not match the schema, or a decimal has too many digits.
+            ValueError: a value of JSON does not match the schema, or a decimal has too many digits. The
+                error begins with the path of the value, relative to this one.
         """
         if self.is_from_json:
-            value = _from_json(schema, value, path)
+            value = _from_json(schema, value)
         kind = schema["type"]
         if value is None:
             return None
         if kind == "struct":
-            names = [(field["field"], field) for field in schema["fields"]]
-            return {
-                name: self.arrow_value(field, value.get(name), f"{path}.{name}")
-                for name, field in names
-            }
+            struct, name = dict(value), ""
+            try:
+                for field in schema["fields"]:
+                    if self.is_from_json or field["type"] in CONVERTED_TYPES:
+                        name = field["field"]
+                        struct[name] = self.arrow_value(field, value.get(name))
+            except ValueError as e:
+                raise ValueError(f".{name}{e}") from None
+            return struct
         if kind == "array":
-            return [self.arrow_value(schema["items"], item, f"{path}[]") for item in value]
+            try:
+                return [self.arrow_value(schema["items"], item) for item in value]
+            except ValueError as e:
+                raise ValueError(f"[]{e}") from None
         if kind == "bytes" and schema.get("name") == DECIMAL:
             precision, scale = decimal_digits(schema)
             unscaled = int.from_bytes(value, "big", signed=True)
             if abs(unscaled) >= 10**precision:
-                raise ValueError(f"{path} has more than {precision} digits")
+                raise ValueError(f" has more than {precision} digits")
             return DECIMAL_CONTEXT.scaleb(unscaled, -scale)
         return value
 
@@ -143,7 +159,7 @@ def arrow_field(schema: Schema, path: str = "the record") -> pyarrow.Field:
     return pyarrow.field(schema.get("field", "element"), arrow_type, bool(schema.get("optional")))
 
 
-def _from_json(schema: Schema, value: Any, path: str) -> Any:
+def _from_json(schema: Schema, value: Any) -> Any:
     """Return a value of JSON, checked and decoded. A null is replaced by the schema's default, as in Connect."""
     kind = schema["type"]
     if value is None:
@@ -160,6 +176,4 @@ def _from_json(schema: Schema, value: Any, path: str) -> Any:
             value.encode()  # raises for an unpaired surrogate
         return float(value) if kind in ("float", "double") else value
     except ValueError as e:
-        raise ValueError(
-            f"{path} is {str(value)[:80]!r}, which is not a valid {kind}: {e}"
-        ) from None
+        raise ValueError(f" is {str(value)[:80]!r}, which is not a valid {kind}: {e}") from None
