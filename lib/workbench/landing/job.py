@@ -28,7 +28,7 @@ from .formats import AvroContainer, FileFormat, JsonLines, RecordEncoder
 from .messages import JsonConverter, Read, avro_reader
 from .parquet import Parquet
 from .sinks import Sink, parse
-from .writing import dead_letter_line, write_files
+from .writing import write_files
 
 LOGGER = logging.getLogger(__name__)
 PROGRESS_SUFFIX = ".progress.json"
@@ -172,7 +172,7 @@ def _land_batch(
         uri = f"{dead_letters_path(world, sink)}/{topic}-{partition}-{start:020d}.json"
         files.remove(uri)
         if dead_letters:
-            lines = [json.dumps(dead_letter_line(each)) + "\n" for each in dead_letters]
+            lines = [json.dumps(dlq.to_record(*each)) + "\n" for each in dead_letters]
             files.write_text(uri, "".join(lines))
     except (OSError, ArrowException) as e:
         raise LakeError(

@@ -383,19 +383,38 @@ def publish_messages(
     """
     records: list[Record] = []
     for message, reason in dead_letters:
-        origin = {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "reason": reason,
-        }
-        headers = _error_headers(origin, connector, worker_class)
+        headers = _error_headers(to_record(message, reason), connector, worker_class)
         options = {
             "timestamp": message.timestamp()[1],
             "headers": [*(message.headers() or []), *headers],
         }
         records.append((message.key(), message.value(), options))
     _produce(world, topic, records)
+
+
+def to_record(message: topics.Message, reason: str) -> dict[str, Any]:
+    """Return a dead letter of a file, with the columns of spark.batch.DEAD_LETTER_COLUMNS."""
+    return {
+        "reason": reason,
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "text": _payload_text(message.value()),
+    }
+
+
+def _payload_text(value: Optional[bytes]) -> Optional[str]:
+    """Return the value of a message as text for its dead letter, or as base64 if it is not text.
+
+    A value that contains NUL is not text, because Avro with a schema id may begin with NUL.
+    """
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return base64.b64encode(value).decode() if "\0" in text else text
 
 
 def _produce(world: World, topic: str, records: list[Record]) -> None:
