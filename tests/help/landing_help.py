@@ -4,6 +4,7 @@ from confluent_kafka import Message
 from workbench.base import files
 from workbench.landing import writing
 from workbench.landing.messages import registry
+from workbench.topic import dlq
 
 
 def message(offset, value, key=b"k", topic="t", partition=0):
@@ -21,7 +22,7 @@ def write_files(encoder, folder, found):
     counts, dead_letters = writing.write_files(
         found, encoder, lambda path, data: files.write_bytes(filesystem, f"{root}/{path}", data)
     )
-    lines = map(writing.dead_letter_line, dead_letters)
+    lines = [dlq.to_record(*letter) for letter in dead_letters]
     return counts, {line["offset"]: line for line in lines}
 
 

@@ -5,7 +5,6 @@ moto)."""
 import zlib
 from uuid import UUID
 
-import pandas
 import pytest
 from avro_bytes import encode_long, encode_string, record_schema
 from confluent_kafka import Producer
@@ -87,9 +86,7 @@ def glue(world, topic, monkeypatch):
     monkeypatch.setattr(
         GlueRegistry,
         "artifacts",
-        lambda _, of=None: pandas.DataFrame(
-            {"artifact": [f"{topic}-value"], "global_id": [OLD], "version": ["1"]}
-        ),
+        lambda _, of=None: [("workbench-values", f"{topic}-value", None, "1", OLD, None)],
     )
     other = with_settings(
         world,

@@ -14,10 +14,9 @@ from avro_bytes import encode_long, read_container, record_schema, wire_message
 from confluent_kafka import Producer
 from lake_help import SCHEMA, new_table, new_topic
 from workbench import connect, hudi, landing, stack
-from workbench.base import files, paths
+from workbench.base import paths
 from workbench.base.errors import LakeError, StackError
 from workbench.checks import check
-from workbench.landing import job
 from workbench.source import postgres
 from workbench.topic import registry, topics
 
@@ -146,28 +145,6 @@ def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
         hudi.read(spark, direct).toPandas()[own],
         hudi.read(spark, it).toPandas()[own],
         key="artist_id",
-    )
-
-
-def test_a_batch_that_is_done_again_writes_the_same_files(lab, sink):
-    """As after a kill between the files and the progress; what came since is landed, too."""
-    landing.run(lab, sink)
-    before = contents(landed(lab, ARTISTS))
-    progress, end = job.read_progress(lab, f"topics/{ARTISTS}"), topics.offset_span(lab, ARTISTS)
-    assert progress["offsets"] == {"0": end}
-    killed = {**progress, "offsets": {"0": 0}, "planned": {"0": end}}
-    files.write_text(job.progress_path(lab, f"topics/{ARTISTS}"), json.dumps(killed))
-    there = topics.offset_span(lab, ARTISTS)
-    postgres.execute(lab, "UPDATE artists SET birth_year = 1 WHERE artist_id = 3")
-    topics.wait_for_messages(lab, ARTISTS, there + 1, connector=NAME)
-    landing.run(lab, sink)
-    after = contents(landed(lab, ARTISTS))
-    assert {name: after[name] for name in before} == before
-    seen = [(r["artist_id"], r["__lsn"]) for rows in after.values() for r in rows]
-    assert (
-        len(seen)
-        == len(set(seen))
-        == sum(v is not None for v in topics.read(lab, ARTISTS)["value"])
     )
 
 

@@ -7,7 +7,7 @@ from captured import captured
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce
 from workbench import hudi, landing, trace
 from workbench.base.errors import LakeError, WorkbenchError
-from workbench.landing.models import LENSES
+from workbench.landing.sinks import LENSES
 from workbench.source import postgres
 from workbench.topic import registry, topics
 

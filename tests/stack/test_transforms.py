@@ -8,9 +8,10 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from workbench.base.errors import ConnectorError
 from workbench.landing import transforms
-from workbench.landing.models import TRANSFORM_PACKAGE as PACKAGE_PREFIX
 from workbench.landing.settings import ConnectorConfig
 from workbench.landing.transforms import Record
+
+PACKAGE_PREFIX = "org.apache.kafka.connect.transforms."
 
 INT, TEXT = {"type": "int32", "optional": False}, {"type": "string", "optional": True}
 VALUE = {

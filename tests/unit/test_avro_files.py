@@ -13,7 +13,7 @@ from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.hudi import changes, decode_avro
 from workbench.landing.formats import AvroContainer, RecordEncoder
-from workbench.landing.messages import AvroConverter
+from workbench.landing.messages import avro_reader
 from workbench.landing.sinks import Sink
 from workbench.topic import avro, registry
 
@@ -84,32 +84,6 @@ def test_a_decimal_of_more_digits_than_its_schema_says_is_not_rounded():
     assert kind["precision"] == 38
 
 
-@pytest.mark.parametrize(
-    "avsc, data, value",
-    [
-        ("long", encode_long(-(2**63)), -(2**63)),
-        ("long", encode_long(2**63 - 1), 2**63 - 1),
-        ("boolean", b"\1", True),
-        ("float", b"\0\0\xc0\x3f", 1.5),
-        ({"type": "fixed", "name": "f", "size": 2}, b"ab", b"ab"),
-        ({"type": "enum", "name": "e", "symbols": ["x", "y"]}, b"\2", "y"),
-        (
-            {"type": "long", "logicalType": "timestamp-micros"},
-            encode_long(-1),
-            dt.datetime(1969, 12, 31, 23, 59, 59, 999999, dt.timezone.utc),
-        ),
-        (
-            {"type": "long", "logicalType": "timestamp-millis"},
-            encode_long(1500),
-            dt.datetime(1970, 1, 1, 0, 0, 1, 500000, dt.timezone.utc),
-        ),
-        ({"type": "string"}, b"\2x", "x"),
-    ],
-)
-def test_values(avsc, data, value):
-    assert avro.create_reader(avsc)(data) == value
-
-
 def test_a_day_that_python_does_not_have_is_a_number_all_the_same():
     day, data = {"type": "int", "logicalType": "date"}, encode_long(2**31 - 1)
     with pytest.raises(ValueError, match="OverflowError"):
@@ -144,16 +118,6 @@ def test_bytes_that_are_not_exactly_one_record(avsc, data):
 def test_what_is_no_schema(avsc):
     with pytest.raises(ValueError):
         avro.create_reader(avsc)
-
-
-def test_names_that_differ_in_case_only_are_refused():
-    inner = {
-        "type": "record",
-        "name": "i",
-        "fields": [{"name": n, "type": "int"} for n in ("a", "b", "A")],
-    }
-    with pytest.raises(LakeError, match="r.x has A and a, which Spark"):
-        avro.to_spark({"type": "record", "name": "r", "fields": [{"name": "x", "type": inner}]})
 
 
 def test_a_file_comes_apart_as_it_was_put_together():
@@ -197,7 +161,7 @@ def land(tmp_path, monkeypatch):
     world = params.load("local")
 
     def land(*messages):
-        encoder = RecordEncoder(sink, AvroConverter(world, False, ["globalId 2"]), AvroContainer())
+        encoder = RecordEncoder(sink, avro_reader(world, False, ["globalId 2"]), AvroContainer())
         return landing_help.write_files(encoder, tmp_path, messages)
 
     land.requested = requested

@@ -6,7 +6,6 @@ from workbench.base import params, paths
 from workbench.base.errors import ConnectorError, LakeError, WorkbenchError
 from workbench.hudi import changes
 from workbench.hudi.tables import dead_letters_path, table_state_dir
-from workbench.landing import job
 from workbench.topic import dlq
 from worlds import with_settings
 
@@ -69,7 +68,6 @@ def test_a_prefix_of_a_lenses_sink(lake, prefix):
     for use in (
         landing.parse,
         lambda config: landing.drop(lake, config),
-        lambda config: job.reset_progress(lake, config),
     ):
         with pytest.raises(
             ConnectorError, match="(?s)connect.s3.kcql is .*a prefix below the landing"

@@ -74,21 +74,15 @@ def test_a_sink_of_either_plugin_may_name_a_topic_for_them(sink):
 @pytest.mark.parametrize(
     "change, says",
     [
-        ({"errors.tolerance": "some"}, "errors.tolerance is 'some'.*valid: all, none"),
         (
             {"errors.tolerance": "none"},
             "topic.name is .*errors.tolerance=all",
         ),
         ({"errors.tolerance": None}, "topic.name is .*errors.tolerance=all"),
         (
-            {"errors.deadletterqueue.context.headers.enable": "false"},
-            "headers.enable is 'false'.*true",
-        ),
-        (
             {"errors.deadletterqueue.topic.name": "t"},
             "topic.name is 't'.*a topic that the sink does not land",
         ),
-        ({"errors.retry.timeout": "1"}, "errors.retry.timeout is not supported"),
     ],
 )
 def test_what_a_sink_may_not_say_of_them(change, says):

@@ -51,7 +51,7 @@ def framed(id, avsc, record, magic=b"\3\0"):
 def test_a_message_is_taken_apart():
     body = b"\x02 and more"
     found = wire.parse_wire_format(WORLD, b"\3\0" + UUID(ID).bytes + body)
-    assert found == wire.WireMessage("glue", ID, body) and found.schema == f"globalId {ID}"
+    assert found == wire.WireMessage(ID, body) and found.schema == f"globalId {ID}"
 
 
 def test_what_is_no_message_of_glue():
@@ -425,15 +425,15 @@ def test_the_landing_honours_the_converter_of_the_worlds_registry():
 def test_the_landing_reads_by_the_schemas_of_the_registry(monkeypatch):
     value = framed(ID, ROW, {"id": 7})
     requested = landing_help.register(monkeypatch, {ID: ROW})
-    converter = job.record_encoder(WORLD, landing.parse(SINK, WORLD)).converter
-    assert converter.read(value)[1] == {"id": 7} == converter.read(value)[1]
+    read = job.record_encoder(WORLD, landing.parse(SINK, WORLD)).read
+    assert read(value)[1] == {"id": 7} == read(value)[1]
     assert requested == [ID]
     with pytest.raises(
         ValueError, match=f"schema globalId {OTHER} is not in the registry .registry.wire is glue"
     ):
-        converter.read(framed(OTHER, ROW, {"id": 7}))
+        read(framed(OTHER, ROW, {"id": 7}))
     with pytest.raises(ValueError, match="not Avro in wire format glue"):
-        converter.read(b"{}")
+        read(b"{}")
 
 
 def test_only_the_artifacts_that_are_meant_are_asked_for():

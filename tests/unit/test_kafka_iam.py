@@ -5,6 +5,7 @@ import json
 import shlex
 import stat
 import time
+from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
 import on_aws
@@ -157,7 +158,7 @@ def test_the_client_asks_for_its_token_by_itself(signed_in, monkeypatch):
 
 def test_a_topics_replicas_are_the_brokers_default(monkeypatch):
     made = []
-    monkeypatch.setattr(topics, "_list_names", lambda *_: {one.topic for one in made})
+    monkeypatch.setattr(topics, "names", lambda *_: {one.topic for one in made})
 
     class Admin:
         def __init__(self, _):
@@ -176,15 +177,14 @@ def test_a_topics_replicas_are_the_brokers_default(monkeypatch):
 
 
 def test_topics_of_msk_itself_are_not_listed(monkeypatch):
-    monkeypatch.setattr(
-        topics,
-        "_list_names",
-        lambda _: {
-            "__amazon_msk_canary",
-            "__amazon_msk_connect_status_x",
-            "__consumer_offsets",
-            "__debezium-heartbeat.m",
-            "t",
-        },
-    )
+    existing = [
+        "__amazon_msk_canary",
+        "__amazon_msk_connect_status_x",
+        "__consumer_offsets",
+        "__debezium-heartbeat.m",
+        "t",
+    ]
+    listed = SimpleNamespace(topics=dict.fromkeys(existing))
+    admin = SimpleNamespace(list_topics=lambda timeout: listed)
+    monkeypatch.setattr(topics, "AdminClient", lambda settings: admin)
     assert topics.names(params.load("local")) == ["__debezium-heartbeat.m", "t"]

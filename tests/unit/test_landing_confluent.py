@@ -2,16 +2,9 @@
 rotation, null values."""
 
 import base64
-import contextlib
 import datetime as dt
 import json
-import os
-import random
 import re
-import signal
-import subprocess
-import sys
-import time
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -537,7 +530,6 @@ def test_a_message_without_a_value(land):
             {"format.class": f"{CONFLUENT}.s3.format.avro.AvroFormat"},
             "AvroFormat'.*JsonFormat.*apicurio",
         ),
-        (PARQUET, {"parquet.codec": "lzo"}, "parquet.codec is 'lzo'.*gzip, none, snappy, zstd"),
         (
             {**SINK, **FIELD_PARTITIONER},
             {"partition.field.name": " ,"},
@@ -550,99 +542,8 @@ def test_a_message_without_a_value(land):
             "transforms is .*without schemas",
         ),
         (SINK, FOUR_TRANSFORMS | {"transforms.RenameField.type": "x"}, "RenameField.type is 'x'"),
-        (SINK, {"value.converter.schemas.enable": "maybe"}, "is 'maybe'"),
     ],
 )
 def test_what_does_not_go_together_is_refused(config, change, says):
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse({**config, **change})
-
-
-# --- killed
-# ----------------------------------------------------------------------------------------------------------
-
-# One process imports the packages; it forks for each run.
-WORKER = """
-import os, sys
-import landing_help
-from confluent_sink import FIELD_PARTITIONER, PARQUET, address_row, json_message
-from workbench import landing
-from workbench.base import params
-from workbench.landing import job
-sink = landing.parse({**PARQUET, **FIELD_PARTITIONER, "flush.size": "30"})
-world = params.load("local")
-found = landing_help.messages(*[json_message(address_row(n)) for n in range(2_100)])
-for folder in sys.stdin:
-    pid = os.fork()
-    if pid == 0:
-        landing_help.write_files(job.record_encoder(world, sink), folder.strip(), found)
-        print("done", flush=True)
-        os._exit(0)
-    print(pid, flush=True)
-    os.waitpid(pid, 0)
-    print("ended", flush=True)
-"""
-
-
-@pytest.fixture
-def worker():
-    """Yield a function that lands into a folder in a process of its own, killed after some seconds if
-    given, and returns whether it was done."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [sys.executable, "-c", WORKER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as parent:
-
-        def run(folder, seconds):
-            print(folder, file=parent.stdin, flush=True)
-            pid = int(parent.stdout.readline())
-            if seconds is not None:
-                time.sleep(seconds)
-                with contextlib.suppress(ProcessLookupError):  # it was done sooner
-                    os.kill(pid, signal.SIGKILL)
-            lines = [*iter(parent.stdout.readline, "ended\n")]
-            return "done\n" in lines
-
-        yield run
-        parent.kill()
-
-
-def test_killed_at_any_moment_and_done_again_it_is_as_if_never_killed(tmp_path, worker):
-    """What a person can see is whole at every moment: each file is as it will be; the rest comes
-    with the next run."""
-
-    def files(folder):
-        return {
-            str(p.relative_to(folder)): p.read_bytes()
-            for p in folder.rglob("*.gz.parquet")
-            if not p.name.startswith(".")
-        }
-
-    def run(name, seconds=None):
-        return worker(tmp_path / name, seconds)
-
-    assert run("first")  # imports are not timed
-    begun = time.monotonic()
-    assert run("whole")
-    whole, took, rng, killed = (
-        files(tmp_path / "whole"),
-        time.monotonic() - begun,
-        random.Random(7),
-        0,
-    )
-    assert len(whole) == 210
-    for number in range(20):
-        folder = tmp_path / ("again" if number % 2 else "anew" + str(number))
-        begun = time.monotonic()
-        is_whole = run(folder.name, rng.random() * took)
-        if is_whole:  # on a busy machine the first run took longer
-            took = min(took, time.monotonic() - begun)
-        killed += not is_whole
-        seen = files(folder)
-        assert {name: whole.get(name) for name in seen} == seen, "none is half-written"
-    assert killed > 5, "or nothing was tested"
-    assert run("again") and files(tmp_path / "again") == whole

@@ -47,13 +47,11 @@ class MemoryRegistry:
 
     def artifacts(self, artifact_names):
         named = self.schemas if artifact_names is None else artifact_names
-        rows = [
+        return [
             ("", name, "AVRO", str(n + 1), id, id)
             for name in named
             for n, (id, _) in enumerate(self.schemas.get(name, []))
         ]
-        columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
-        return pandas.DataFrame(rows, columns=columns)
 
     def names(self):
         return list(self.schemas)

@@ -23,7 +23,6 @@ from workbench.topic.apicurio import ApicurioRegistry
 from worlds import with_settings
 
 WORLD = params.load("local")
-DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def with_registry(**fields):
@@ -35,10 +34,9 @@ def with_registry(**fields):
     [("00 0000000000000007", 7), ("00 ffffffffffffffff", 2**64 - 1)],
 )
 def test_each_wire_format(head, id):
-    name = "apicurio_legacy8"
     for body in (b"", b"\x00avro"):
         found = wire.parse_wire_format(WORLD, bytes.fromhex(head) + body)
-        assert found == wire.WireMessage(name, id, body) and found.schema == f"globalId {id}"
+        assert found == wire.WireMessage(id, body) and found.schema == f"globalId {id}"
     assert wire.parse_wire_format(WORLD, bytes.fromhex(head)[:-1]) is None  # shorter than an id
     assert (
         wire.parse_wire_format(WORLD, b"\x01" + bytes.fromhex(head)[1:]) is None
@@ -323,46 +321,6 @@ def value(*fields):
 
 def spark_types(*fields):
     return [f.dataType.simpleString() for f in avro.to_spark(avro.for_spark(value(*fields)))]
-
-
-def test_types_of_debezium_become_those_of_spark():
-    given = value(
-        named("int", "io.debezium.time.Date"),
-        ["null", named("long", "io.debezium.time.MicroTimestamp")],
-        [named("long", "io.debezium.time.Timestamp"), "null"],
-        named("string", "io.debezium.time.ZonedTimestamp"),
-        named("long", "io.debezium.time.MicroTime"),
-        named("int", "x", logicalType="time-millis"),
-        named("bytes", DECIMAL, logicalType="decimal", precision=10, scale=2),
-        named("bytes", DECIMAL, logicalType="decimal", precision=64, scale=4),
-        {"type": "array", "items": named("int", "io.debezium.time.Date")},
-    )
-    before = json.dumps(given)
-    kinds = [f.dataType.simpleString() for f in avro.to_spark(avro.for_spark(given))]
-    assert kinds == [
-        "date",
-        "timestamp",
-        "timestamp",
-        "string",
-        "bigint",
-        "int",
-        "decimal(10,2)",
-        "decimal(38,4)",
-        "array<date>",
-    ]
-    assert json.dumps(given) == before
-
-
-def test_the_envelope_of_debezium_is_a_nested_record():
-    row = {
-        "type": "record",
-        "name": "Row",
-        "fields": [
-            {"name": "id", "type": "int"},
-            {"name": "day", "type": ["null", named("int", "io.debezium.time.Date")]},
-        ],
-    }
-    assert spark_types(["null", row], ["null", "Row"]) == ["struct<id:int,day:date>"] * 2
 
 
 def test_a_name_is_annotated_only_where_the_type_is_the_one_it_says():

@@ -1,84 +1,44 @@
-"""The base of the models of settings: what is honoured, what is refused, and how; and all models keep
-its rules."""
+"""The settings of connectors: what is honoured, what is refused, and how; and settings.yaml keeps its rules."""
 
 import json
 import re
 import runpy
-from typing import Annotated, Literal, get_args
 
 import pytest
-from pydantic import Field
 from workbench import connect
 from workbench.base import params, paths
 from workbench.base.errors import ConnectorError
-from workbench.landing import models
-from workbench.landing.settings import (
-    Boolean,
-    ConnectorConfig,
-    Ignored,
-    Integer,
-    List,
-    PositiveInteger,
-    Settings,
-    Text,
-    valid_values,
-)
+from workbench.landing.settings import SUPPORTED, ConnectorConfig
 
-
-class Fruit(Settings):
-    connector_class: str = ""
-    kind: str = "a.Apple"
-    names: List[Annotated[str, Field(pattern=r"^\w+$")]] = ()
-    """names"""
-    size: Literal["big", "small"]
-    ripe: Boolean = True
-    weight: PositiveInteger = 1
-    note: Text
-    """a text"""
-    label: Ignored
-    """fruit is sold without"""
-    REJECTED = {"colour": "fruit has none"}
-    SECTIONS = ("kind.", "key.")
-
-
-class Apple(Settings):
-    worms: Integer = Field(ge=0)
-    """a whole number from 0"""
-
-
-class Pear(Settings):
-    """Has no settings."""
-
-
+FROM_0 = {"pattern": "[0-9]+", "is": "a whole number from 0"}
+FRUIT = {
+    "connector.class": {"default": ""},
+    "kind": {"default": "a.Apple"},
+    "names": {"default": "", "names": True, "pattern": r"\w+", "is": "names"},
+    "size": {"one of": ["big", "small"]},
+    "ripe": {"default": "true", "one of": ["true", "false"]},
+    "note": {"is": "a text"},
+    "label": {"no effect": "fruit is sold without"},
+    "colour": {"rejected": "fruit has none"},
+    "kind.": {"no effect": "it is of the kind"},
+    "key.": {"no effect": "no key is stored"},
+}
+KINDS = {"a.Apple": {"worms": FROM_0}, "a.Pear": {}}
 GOOD = {"connector.class": "Fruit", "kind.worms": "3", "size": "big", "note": "x\ny"}
 
 
 def read(**change):
     given = {key.replace("_", "."): value for key, value in change.items()}
     config = ConnectorConfig({k: v for k, v in {**GOOD, **given}.items() if v is not None}, "here")
-    fruit = config.parse(config.choose("connector.class", {"Fruit": Fruit}))
-    kinds = {"a.Apple": Apple, "a.Pear": Pear}
-    return fruit, config.parse(config.choose("kind", kinds, "a.Apple"), "kind.")
+    fruit = config.parse(config.choose("connector.class", {"Fruit": FRUIT}))
+    return fruit, config.parse(config.choose("kind", KINDS, "a.Apple"), "kind.")
 
 
 def test_values_and_defaults():
-    assert read() == (
-        Fruit.model_construct(
-            connector_class="Fruit",
-            kind="a.Apple",
-            names=(),
-            size="big",
-            ripe=True,
-            weight=1,
-            note="x\ny",
-            label="",
-        ),
-        Apple.model_construct(worms=3),
-    )
-    fruit, kind = read(
-        kind="a.Pear", kind_worms=None, names="a, b,,a", key_x="1", ripe="false", weight="12"
-    )
-    assert (fruit.names, fruit.ripe, fruit.weight, kind) == (("a", "b"), False, 12, Pear())
+    values = {"connector.class": "Fruit", "kind": "a.Apple", "size": "big", "note": "x\ny"}
+    assert read(label="x") == ({**values, "names": "", "ripe": "true"}, {"worms": "3"})
+    fruit, kind = read(kind="a.Pear", kind_worms=None, names="a, b,,a", key_x="1", ripe="false")
+    assert (fruit["names"], fruit["ripe"], kind) == ("a, b,,a", "false", {})
 
 
 @pytest.mark.parametrize(
@@ -98,16 +58,14 @@ def test_values_and_defaults():
         ({"kind_worms": "-1"}, "kind.worms is '-1'.*from 0"),
         ({"kind_worms": "\u00b2"}, "kind.worms is"),
         ({"kind_worms": ""}, "kind.worms is ''"),
-        ({"weight": "0"}, "weight is '0'.*a whole number from 1"),
-        ({"weight": "1_000"}, "weight is '1_000'"),
-        ({"weight": "3.0"}, "weight is '3.0'"),
-        ({"weight": "true"}, "weight is 'true'"),
-        ({"ripe": "maybe"}, "ripe is 'maybe'.*true or false"),
-        ({"ripe": "1"}, "ripe is '1'"),
+        ({"kind_worms": "1_000"}, "kind.worms is '1_000'"),
+        ({"kind_worms": "3.0"}, "kind.worms is '3.0'"),
+        ({"ripe": "maybe"}, "ripe is 'maybe'.*true, false|false, true"),
         ({"kind": "a.Pear"}, "kind.worms is not supported.*remove the setting"),
         ({"kind": "a.Peer"}, "kind is 'a.Peer'.*did you mean 'a.Pear'"),
         ({"names": "a, b c"}, "names is 'a, b c'.*expected: +names"),
         ({"note": ""}, "note is ''.*a text"),
+        ({"note": None}, "note is missing.*a text"),
     ],
 )
 def test_what_is_refused(change, says):
@@ -115,28 +73,25 @@ def test_what_is_refused(change, says):
         read(**change)
 
 
-def all_models(base=Settings):
-    for model in base.__subclasses__():
-        if model.__module__ == models.__name__:
-            yield model
-            yield from all_models(model)
+def supported():
+    """Yield (name, rules) of all settings."""
+    for part in ("sinks", "sources"):
+        for by_converter in SUPPORTED[part].values():
+            for model in by_converter.values():
+                yield from model["settings"].items()
+    for model in SUPPORTED["transforms"].values():
+        yield from model["settings"].items()
 
 
-def test_the_models_tell_what_they_expect_and_why_they_ignore():
-    seen = {*all_models()}
-    assert {models.ConfluentSink, models.JdbcSource, models.InsertField} <= seen
-    for model in seen:
-        assert model.model_config["extra"] == "forbid" and model.__doc__
-        for name, field in model.model_fields.items():
-            is_free_text = field.annotation is str and not field.metadata
-            assert valid_values(field) or (is_free_text and not field.exclude), (model, name)
-
-
-def test_each_default_is_a_value_that_the_setting_may_have():
-    for model in {*all_models()}:
-        for name, field in model.model_fields.items():
-            choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
-            assert field.is_required() or not choices or field.default in choices, (model, name)
+def test_each_rule_is_one_that_the_file_explains_and_each_default_is_valid():
+    valid = {"default", "one of", "pattern", "names", "is", "no effect", "rejected"}
+    for name, rules in supported():
+        assert rules.keys() <= valid, name
+        assert not rules.keys() & {"no effect", "rejected"} or len(rules) == 1, name
+        assert "is" in rules or "pattern" not in rules, f"{name} has to say what is valid"
+        if "default" in rules and not rules.get("names"):
+            config = ConnectorConfig({}, "here")
+            assert config.parse({name: rules}) == {name: rules["default"]}
 
 
 # --- docs/settings.md, docs/settings.schema.json
@@ -149,15 +104,14 @@ def test_the_page_and_the_schema_are_current():
         assert path.read_text(encoding="utf-8") == text, f"run .ci/list_settings.py: {path}"
 
 
-def test_the_page_names_each_setting_and_each_reason():
+def test_the_page_has_exactly_the_supported_settings_and_each_reason():
     page = listed["PAGE"].read_text(encoding="utf-8")
-    for model in all_models():
-        for field in model.model_fields.values():
-            assert re.search(rf"`[\w.]*{re.escape(field.alias)}`", page), (model, field.alias)
-            if field.exclude:
-                assert f"no effect: {field.description}" in page, (model, field.alias)
-        for name, reason in model.REJECTED.items():
-            assert f"`{name}`" in page and reason in page
+    rows = {*re.findall(r"^\| `([^`*]+)\*?` \|", page, re.M)}
+    accepted = {name for name, rules in supported() if "rejected" not in rules}
+    assert rows == accepted - {"transforms."}, "its settings have a section of their own"
+    for name, rules in supported():
+        reason = rules.get("no effect") or rules.get("rejected", "")
+        assert name == "transforms." or (f"`{name}" in page and reason in page)
 
 
 def test_the_schema_accepts_our_connectors_and_refuses_what_they_do_not_have():
@@ -167,18 +121,13 @@ def test_the_schema_accepts_our_connectors_and_refuses_what_they_do_not_have():
     jsonschema.Draft202012Validator.check_schema(schema)
     validator = jsonschema.Draft202012Validator(schema)
     world, seen = params.load("local"), set()
+    classes = {*SUPPORTED["sinks"], *SUPPORTED["sources"]}
     for path in sorted(connect.CONNECTORS_DIR.glob("*.json")):
         config = json.loads(path.read_text(encoding="utf-8"))
-        if config["connector.class"] in {**models.SINKS, **models.SOURCES}:
+        if config["connector.class"] in classes:
             config = connect.config(world, path.stem)
             assert not [*validator.iter_errors(config)], path
             assert [*validator.iter_errors({**config, "flush.sise": "3"})]
             assert [*validator.iter_errors({**config, "connector.class": "x"})]
             seen.add(config["connector.class"])
-    assert seen == {*models.SINKS, *models.SOURCES}
-
-
-def test_a_setting_on_the_page_is_one_of_a_model():
-    page = listed["PAGE"].read_text(encoding="utf-8")
-    names = {field.alias for model in all_models() for field in model.model_fields.values()}
-    assert {*re.findall(r"^\| `([^`]+)` \|", page, re.M)} <= names
+    assert seen == classes

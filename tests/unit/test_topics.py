@@ -32,11 +32,9 @@ def test_unknown_topic_names_the_nearest(monkeypatch):
         unassign = close
 
     monkeypatch.setattr(topics, "open_consumer", lambda world: Nothing())
-    monkeypatch.setattr(
-        topics,
-        "_list_names",
-        lambda *_: {"msk.datalake.cdc_events", "__consumer_offsets"},
-    )
+    listed = SimpleNamespace(topics={"msk.datalake.cdc_events": None, "__consumer_offsets": None})
+    admin = SimpleNamespace(list_topics=lambda timeout: listed)
+    monkeypatch.setattr(topics, "AdminClient", lambda settings: admin)
     for ask in (topics.offset_span, topics.end_offsets, topics.read):
         with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
             ask(WORLD, "msk.datalake.cdc_event")

@@ -8,38 +8,26 @@ Kafka Connect and removes it here.
 
 import json
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, NamedTuple, TypedDict, Union
+from typing import Any, Callable, Iterator, Union
 
 from .. import connect
-from ..base import ConnectorError, WorkbenchError, World, files
+from ..base import ConnectorError, World, files
 from ..connect.validation import reject_exposed_secrets
-from . import job, models, polling, sinks, sources
+from . import job, polling, sinks, sources
+from .settings import SUPPORTED
 
 WORKER = "workbench.landing"  # `worker` in a status, in place of the address of a Connect worker
 Config = dict[str, str]
+States = dict[str, dict[str, Any]]  # {connector: its config, state and error}
 
 
-class ConnectorState(TypedDict):
-    """The stored state of a connector."""
-
-    config: Config
-    state: str
-    error: str
-
-
-class ConnectorKind(NamedTuple):
-    """The functions of a kind of connector: parse its JSON, run it once, reset its progress."""
-
-    parse: Callable[[Config, World], Any]
-    run: Callable[[World, Config], Any]
-    reset: Callable[[World, Config], None]
-
-
-# in the order of `run_once`: sources first
-CONNECTOR_KINDS = {
-    "source": ConnectorKind(sources.parse, polling.poll, polling.reset_offsets),
-    "sink": ConnectorKind(sinks.parse, job.run, job.reset_progress),
+# {kind: the function that parses the JSON of its connectors}
+PARSERS: dict[str, Callable[[Config, World], Any]] = {
+    "source": sources.parse,
+    "sink": sinks.parse,
 }
+# {kind: the function that runs a connector once}, in the order of `run_once`
+RUNNERS: dict[str, Callable[[World, Config], Any]] = {"source": polling.poll, "sink": job.run}
 
 
 def apply(world: World, name: str, config: Config) -> dict[str, Any]:
@@ -65,7 +53,7 @@ def apply(world: World, name: str, config: Config) -> dict[str, Any]:
         _remove(world, name)
         return dict(applied)
     reject_exposed_secrets(world, name, config)  # the configuration is stored in a file
-    CONNECTOR_KINDS[kind].parse({"name": name, **config}, world)
+    PARSERS[kind]({"name": name, **config}, world)
     if name in connect.names(world):
         raise ConnectorError(
             f"connector {name!r} runs in Kafka Connect",
@@ -118,69 +106,65 @@ def run_once(
 
     Raises:
         ConnectorError: there is no such connector.
-        WorkbenchError: the error of the first connector that failed.
+        Exception: the error of the first connector that failed.
     """
     for name in connector_names:
         status(world, name)  # raises ConnectorError if the connector does not exist
     connectors = _load_state(world)
     counts = {}
-    errors = []
-    for kind, functions in CONNECTOR_KINDS.items():
+    errors: list[Exception] = []
+    for kind, run in RUNNERS.items():
         for name, connector in connectors.items():
             config = connector["config"]
             if _kind(config) != kind or (connector_names and name not in connector_names):
                 continue
             try:
-                counts[name] = functions.run(world, {"name": name, **config})
+                counts[name] = run(world, {"name": name, **config})
                 _save_state(world, name, config, "RUNNING")
-            except WorkbenchError as e:
-                _save_state(world, name, config, "FAILED", e.message)
+            except Exception as e:  # noqa: BLE001 - raised when the others have run
+                _save_state(world, name, config, "FAILED", getattr(e, "message", repr(e)))
                 errors.append(e)
-            except Exception as e:
-                _save_state(world, name, config, "FAILED", repr(e))
-                raise
     if errors:
         raise errors[0]
     return counts
 
 
 def delete(world: World, name: str) -> None:
-    """Delete a connector and its progress. A missing connector is ignored.
+    """Delete a connector. A missing connector is ignored.
 
-    Topics and landed files stay.
+    A source loses its offsets, as in Kafka Connect. What a sink has landed stays, also its progress
+    (`landing.drop` removes both).
 
     Raises:
-        LakeError: the connector is running in another process.
+        LakeError: the source is running in another process.
     """
     connector = _load_state(world).get(name)
     if connector is None:
         connect.delete(world, name)
         return
-    config = connector["config"]
-    CONNECTOR_KINDS[_kind(config)].reset(world, {"name": name, **config})
+    if _kind(connector["config"]) == "source":
+        polling.reset_offsets(world, {"name": name, **connector["config"]})
     _remove(world, name)
 
 
 def _kind(config: Config) -> str:
     """Return the kind of a connector, "" if this runner cannot run it."""
     connector_class = config.get("connector.class")
-    if connector_class in models.SOURCES:
-        return "source"
-    return "sink" if connector_class in models.SINKS else ""
+    kinds = (kind for kind in RUNNERS if connector_class in SUPPORTED[f"{kind}s"])
+    return next(kinds, "")
 
 
 def _state_path(world: World) -> str:
     return f"{world.lake.checkpoints}/connectors.json"
 
 
-def _load_state(world: World) -> dict[str, ConnectorState]:
-    """Return {connector: its stored state}."""
+def _load_state(world: World) -> States:
     return dict(json.loads(files.read_text(_state_path(world)) or "{}"))
 
 
 @contextmanager
-def _changed_states(world: World) -> Iterator[dict[str, ConnectorState]]:
-    """Yield {connector: its stored state}, and store the changes that are made to it."""
+def _changed_states(world: World) -> Iterator[States]:
+    """Yield the stored states, and store the changes that are made to it."""
     path = _state_path(world)
     with files.exclusive_lock(path):  # another notebook may change the file at the same time
         connectors = _load_state(world)

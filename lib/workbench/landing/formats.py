@@ -9,7 +9,7 @@ from typing import Any, Callable, NamedTuple, Optional, Union
 
 from ..topic.avro import encode_container
 from ..topic.topics import Message
-from .messages import AvroConverter, JsonConverter
+from .messages import Read
 from .parquet import Parquet
 from .sinks import Sink
 from .transforms import Record, apply
@@ -81,17 +81,15 @@ class AvroContainer:
         return encode_container(avsc, records, sync_marker, **{SCHEMA_ID_KEY: id})
 
 
+FileFormat = Union[JsonLines, AvroContainer, Parquet]
+
+
 class RecordEncoder:
     """Encodes the messages of a sink's topics as records of its files."""
 
-    def __init__(
-        self,
-        sink: Sink,
-        converter: Union[JsonConverter, AvroConverter],
-        format: Union[JsonLines, AvroContainer, Parquet],
-    ):
-        """Create an encoder for a sink, its converter of values and the format of its files."""
-        self.sink, self.converter, self.format = sink, converter, format
+    def __init__(self, sink: Sink, read: Read, format: FileFormat):
+        """Create an encoder for a sink, the function that reads its values, and the format of its files."""
+        self.sink, self.read, self.format = sink, read, format
         # the schemas so far, each with the encoder of its values: messages with equal schemas get the
         # same schema object, which makes comparisons of schemas fast
         self._encoders: list[tuple[Any, ValueEncoder]] = []
@@ -109,7 +107,7 @@ class RecordEncoder:
                 raise ValueError("no value and no key")
             return None
         try:
-            schema, content, line = self.converter.read(value)
+            schema, content, line = self.read(value)
             if content is None:
                 return None
             if self.sink.transforms:

@@ -13,22 +13,22 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import ContextManager, Iterable, Iterator, Optional, Sequence, TypedDict, Union
+from typing import ContextManager, Iterable, Optional, Sequence, TypedDict
 
 from confluent_kafka import Consumer
 from pyarrow import ArrowException
 from pyspark.sql import DataFrame, SparkSession
 
-from ..base import LakeError, StackError, World, did_you_mean, files
+from ..base import LakeError, World, did_you_mean, files
 from ..base.paths import join_uri
 from ..spark.batch import Counts, read_dead_letters
-from ..topic import dlq, groups, registry, topics
+from ..topic import dlq, registry, topics
 from ..topic.topics import Message
-from .formats import AvroContainer, JsonLines, RecordEncoder
-from .messages import AvroConverter, JsonConverter
+from .formats import AvroContainer, FileFormat, JsonLines, RecordEncoder
+from .messages import JsonConverter, Read, avro_reader
 from .parquet import Parquet
 from .sinks import Sink, parse
-from .writing import dead_letter_line, write_files
+from .writing import write_files
 
 LOGGER = logging.getLogger(__name__)
 PROGRESS_SUFFIX = ".progress.json"
@@ -70,8 +70,6 @@ def run(world: World, config: dict[str, str], *, batch: int = 50_000) -> Landing
 
     One run is one flush: at its end all messages are in files, whatever WITH_FLUSH_INTERVAL is.
     Another run lands later messages. If the sink has a DLQ topic, its dead letters are published there.
-    If the JSON has a name, the offsets are also committed for the group `connect-<name>`, as by the
-    connector, so that `groups.lag` shows its lag. A refusal of the broker is logged.
 
     Args:
         world: the environment profile.
@@ -137,8 +135,6 @@ def _land_topic(
                 total += _land_batch(world, encoder, topic, number, start, messages)
             offsets[partition], planned[partition] = stop, min(stop + batch, high)
             _write_progress(world, prefix, progress)
-    if encoder.sink.name:
-        _commit_offsets(world, encoder.sink, topic, progress)
     return total
 
 
@@ -151,14 +147,6 @@ def _missing_messages_error(
         expected="messages that stay until they are landed",
         hint=f"the topic's retention is too short for the times between two landings. {CLEAN_HINT}",
     )
-
-
-def _commit_offsets(world: World, sink: Sink, topic: str, progress: Progress) -> None:
-    """Commit the offsets for the connector's group, which only shows them: the progress is in the lake."""
-    try:
-        groups.commit(world, sink.group, topic, progress["offsets"])
-    except StackError as e:
-        LOGGER.warning("%s does not show how far %s is landed: %s", sink.group, topic, e.message)
 
 
 def _land_batch(
@@ -184,7 +172,7 @@ def _land_batch(
         uri = f"{dead_letters_path(world, sink)}/{topic}-{partition}-{start:020d}.json"
         files.remove(uri)
         if dead_letters:
-            lines = [json.dumps(dead_letter_line(each)) + "\n" for each in dead_letters]
+            lines = [json.dumps(dlq.to_record(*each)) + "\n" for each in dead_letters]
             files.write_text(uri, "".join(lines))
     except (OSError, ArrowException) as e:
         raise LakeError(
@@ -210,19 +198,17 @@ def record_encoder(world: World, sink: Sink, landed: Sequence[str] = ()) -> Reco
         sink: the parsed sink configuration.
         landed: names of its topics.
     """
-    converter: Union[JsonConverter, AvroConverter]
     is_json = sink.message_format == "json"
-    if is_json:
-        converter = JsonConverter(sink.has_envelope, strict=sink.is_confluent)
-    else:
+    read: Read = JsonConverter(sink.has_envelope, strict=sink.is_confluent).read
+    if not is_json:
         known = registry.versions_by_schema_id(world, [f"{topic}-value" for topic in landed])
-        converter = AvroConverter(world, sink.file_format != "avro", known)
-    formats: dict[str, Union[JsonLines, AvroContainer, Parquet]] = {
+        read = avro_reader(world, sink.file_format != "avro", known)
+    formats: dict[str, FileFormat] = {
         "json": JsonLines(),
         "avro": AvroContainer(),
         "parquet": Parquet(sink.codec, is_from_json=is_json),
     }
-    return RecordEncoder(sink, converter, formats[sink.file_format])
+    return RecordEncoder(sink, read, formats[sink.file_format])
 
 
 def require_topics(world: World, sink: Sink) -> list[str]:
@@ -276,18 +262,6 @@ def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> D
     return read_dead_letters(spark, dead_letters_path(world, parse(config)))
 
 
-def reset_progress(world: World, config: dict[str, str]) -> None:
-    """Delete the offsets, so that the next run lands all messages again.
-
-    It overwrites files with the same first offset; others stay.
-
-    Raises:
-        LakeError: a landing of these topics is running.
-    """
-    with _without_offsets(world, parse(config)):
-        pass
-
-
 def drop(world: World, config: dict[str, str]) -> None:
     """Remove the progress, the landed files and the dead-letter files. A DLQ topic stays.
 
@@ -299,20 +273,6 @@ def drop(world: World, config: dict[str, str]) -> None:
     # messages again. Remaining files may then contain a message twice, and the ingest deduplicates by
     # key and ordering field. In the opposite order the next run would skip the messages of removed
     # files. The topic ids are removed last, so that a recreated topic is still recognized.
-    with _without_offsets(world, sink) as names:
-        for uri in _folders(world, sink, names):
-            files.remove(uri)
-        for topic in names:
-            files.remove(progress_path(world, sink.prefix_of(topic)))
-
-
-@contextlib.contextmanager
-def _without_offsets(world: World, sink: Sink) -> Iterator[list[str]]:
-    """Delete the offsets and the connector's group, while no landing is running; yield the topics.
-
-    The id of a topic stays as long as its files are there. A connector in Kafka Connect would continue where
-    the group ends.
-    """
     names = _landed_topics(world, sink)
     with contextlib.ExitStack() as locks:
         for topic in names:
@@ -322,10 +282,10 @@ def _without_offsets(world: World, sink: Sink) -> Iterator[list[str]]:
             progress = read_progress(world, prefix)
             if progress:
                 _write_progress(world, prefix, {**progress, "offsets": {}, "planned": {}})
-        yield names
-    if sink.name:
-        with contextlib.suppress(StackError):  # the offsets in the lake count
-            groups.delete(world, sink.group)
+        for uri in _folders(world, sink, names):
+            files.remove(uri)
+        for topic in names:
+            files.remove(progress_path(world, sink.prefix_of(topic)))
 
 
 def folders(world: World, config: dict[str, str]) -> list[str]:

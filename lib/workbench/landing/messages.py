@@ -1,6 +1,6 @@
-"""Converters of message values, JSON and Avro, which work like Connect's converters.
+"""Reading of message values, JSON and Avro, which works like Connect's converters.
 
-A JSON value contains its schema or none, an Avro value the id of its schema. `read` of a converter returns
+A JSON value contains its schema or none, an Avro value the id of its schema. A `Read` function returns
 (schema, value, line): the schema of the value; the value, None if the message has no payload; its original
 text if it is JSON on one line, else None. If a value cannot be read, it raises ValueError with the reason.
 """
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Collection, NoReturn, Optional
+from typing import Any, Callable, Collection, NoReturn, Optional
 
 from ..base import LakeError, World
 from ..topic import registry
 from ..topic.connect_schema import from_avro
 
 Converted = tuple[Any, Any, Optional[str]]
+Read = Callable[[bytes], Converted]
 SCHEMA_START = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 PAYLOAD_START = re.compile(r'\s*,\s*"payload"\s*:\s*')
 
@@ -87,27 +88,24 @@ class JsonConverter:
         return self._schema, text[len(self._prefix) : -1].rstrip()
 
 
-class AvroConverter:
-    """Reads Avro by the schemas of the environment's registry."""
+def avro_reader(world: World, use_connect_schema: bool, known: Collection[str] = ()) -> Read:
+    """Return the function that reads an Avro value by the schemas of the environment's registry.
 
-    def __init__(self, world: World, use_connect_schema: bool, known: Collection[str] = ()):
-        """Create a converter.
+    Its StackError says that the registry does not respond.
 
-        Args:
-            world: the environment profile.
-            use_connect_schema: whether to return the Connect schema, else (id, Avro schema).
-            known: ids that the registry has (see registry.Decoder).
-        """
-        self.use_connect_schema = use_connect_schema
-        convert_schema = from_avro if use_connect_schema else None
-        self._decode = registry.Decoder(
-            world, raw_values=True, known=known, convert_schema=convert_schema
-        )
+    Args:
+        world: the environment profile.
+        use_connect_schema: whether to return the Connect schema, else (id, Avro schema).
+        known: ids that the registry has (see registry.Decoder).
+    """
+    convert_schema = from_avro if use_connect_schema else None
+    decode = registry.Decoder(world, raw_values=True, known=known, convert_schema=convert_schema)
 
-    def read(self, value: bytes) -> Converted:
-        """Read the value of a message. StackError says that the registry does not respond."""
+    def read(value: bytes) -> Converted:
         try:
-            record, id, schema = self._decode(value)
+            record, id, schema = decode(value)
         except LakeError as e:
             raise ValueError(e.message) from None
-        return schema if self.use_connect_schema else (id, schema), record, None
+        return schema if use_connect_schema else (id, schema), record, None
+
+    return read

@@ -76,7 +76,7 @@ def poll(world: World, config: dict[str, str]) -> Polled:
     source, polled = parse(config, world), Polled()
     path = _offsets_path(world, config)
     with _poll_lock(path), open_snapshot(world, source.database) as snapshot:
-        end = snapshot.time(source.settings.timestamp_delay_interval_ms)
+        end = snapshot.time(int(source.settings["timestamp.delay.interval.ms"]))
         # {table ("" for a query): {"timestamp": …}}; this poll reads later rows
         offsets = json.loads(files.read_text(path) or "{}")
         columns = {table: _describe_columns(snapshot, source, table) for table in source.tables}
@@ -87,13 +87,13 @@ def poll(world: World, config: dict[str, str]) -> Polled:
             summary = snapshot.summarize(
                 statement,
                 source.select_all(table),
-                source.settings.timestamp_column_name,
-                count_nulls=not table or not source.settings.validate_non_null,
+                source.settings["timestamp.column.name"],
+                count_nulls=not table or source.settings["validate.non.null"] == "false",
             )
             topics.create(world, topic)
             if summary.rows:
                 query = ROWS_QUERY.format(values, statement)
-                rows = snapshot.json_rows(query, source.settings.batch_max_rows)
+                rows = snapshot.json_rows(query, int(source.settings["batch.max.rows"]))
                 messages = (encode_row(source, topic, schema, text) for text in rows)
                 topics.produce(world, topic, messages)
                 offsets[table] = {"timestamp": summary.last}
@@ -141,7 +141,7 @@ def _describe_columns(
     }
     fields, values, unsupported = {}, [], []
     for column in described.values():
-        field_and_value = connect_field(column, source.settings.numeric_mapping)
+        field_and_value = connect_field(column, source.settings["numeric.mapping"])
         if field_and_value is None:
             unsupported.append(f"{column.name} ({column.kind})")
         else:
@@ -150,17 +150,18 @@ def _describe_columns(
     location = f"database {source.database}, {table or 'query'}"
     if unsupported:
         raise SourceError(
-            f"columns have types that Connect does not support: {', '.join(unsupported)}",
+            f"columns have types that are not supported: {', '.join(unsupported)}",
             location=location,
-            expected="types that Connect supports; the connector silently skips other columns",
+            expected="types that Connect supports, and no numeric with numeric.mapping=best_fit; the connector "
+            "silently skips other columns",
             hint="poll a query that names the columns, and casts these",
         )
-    name = source.settings.timestamp_column_name
+    name = source.settings["timestamp.column.name"]
     if name not in fields:
         raise SourceError(
             f"there is no column {name}", location=location, expected=did_you_mean(name, fields)
         )
-    if table and source.settings.validate_non_null and described[name].optional:
+    if table and source.settings["validate.non.null"] == "true" and described[name].optional:
         raise SourceError(
             f"{name} may be null: a row with a null there would never be polled",
             location=location,

@@ -1,50 +1,23 @@
-"""Typed settings of connectors and of their transforms, parsed from a connector's JSON.
+"""The settings of connectors and of their transforms: settings.yaml has the supported ones.
 
-`Settings` is the base of the pydantic models in models.py. `ConnectorConfig.parse` validates a JSON by
-such a model. Its errors name the setting and what was expected.
+`ConnectorConfig.parse` validates a connector's JSON by them. Its errors name the setting and what was expected.
 """
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Mapping, TypeVar, get_args
+from pathlib import Path
+from typing import Any, Mapping, TypeVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    Field,
-    Json,
-    StrictBool,
-    ValidationError,
-)
-from pydantic.fields import FieldInfo
+from ..base import ConnectorError, did_you_mean, yaml_files
 
-from ..base import ConnectorError, did_you_mean
-
-S = TypeVar("S", bound="Settings")
 T = TypeVar("T")
+SUPPORTED = yaml_files.load(Path(__file__).with_suffix(".yaml"))
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"  # the default of the embedded worker
 USE_CONNECTOR_HINT = "other values are supported only by the connector itself, in Kafka Connect"
 REMOVE_HINT = "remove the setting, or run the connector in Kafka Connect"
-
-
-class Settings(
-    BaseModel,
-    frozen=True,
-    extra="forbid",
-    alias_generator=lambda name: name.replace("_", "."),
-    use_attribute_docstrings=True,
-):
-    """The settings of a connector or a transform: the field `flush_size` is the setting `flush.size`.
-
-    The docstring of a field describes the valid values, for errors and for docs/settings.md. A field with
-    a fixed set of values needs none. The docstring of an `Ignored` field is the reason.
-
-    Attributes:
-        SECTIONS: prefixes of settings without an effect, and of those that other models have.
-        REJECTED: settings of published connectors that the plugin does not have, {name: reason}.
-    """
-
-    SECTIONS: ClassVar[tuple[str, ...]] = ()
-    REJECTED: ClassVar[dict[str, str]] = {}
+Setting = dict[str, Any]  # the rules of a setting, as settings.yaml describes them
+# {setting without the prefix of its transform: its text, or the default}
+Values = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -82,63 +55,62 @@ class ConnectorConfig:
             raise self.error(key, did_you_mean(value, choices), USE_CONNECTOR_HINT)
         return choices[value]
 
-    def parse(self, model: type[S], prefix: str = "") -> S:
-        """Return the settings whose names have a prefix, parsed by a model.
+    def parse_connector(self, connectors: Mapping[str, Mapping[str, Any]]) -> Values:
+        """Return the settings of a connector: {class: {class of the value converter: model}} in settings.yaml."""
+        by_converter = self.choose("connector.class", connectors)
+        model = self.choose("value.converter", by_converter, JSON_CONVERTER)
+        return self.parse(model["settings"])
+
+    def parse(self, supported: Mapping[str, Setting], prefix: str = "") -> Values:
+        """Return the settings whose names have a prefix, with their defaults.
 
         Args:
-            model: the model.
-            prefix: prefix of the names, which the model's fields lack.
+            supported: {name without the prefix: rules of the setting}.
+            prefix: prefix of the names.
 
         Raises:
-            ConnectorError: a setting is unknown, missing or without effect, or its value is not
-                supported.
+            ConnectorError: a setting is unknown, rejected or missing, or its value is not supported.
         """
-        other = tuple(prefix + section for section in model.SECTIONS)
-        own_values = {
-            key[len(prefix) :]: text
-            for key, text in self.values.items()
-            if key.startswith(prefix) and not key.startswith(other)
+        sections = tuple(key for key in supported if key.endswith("."))
+        own = {
+            key[len(prefix) :]: text for key, text in self.values.items() if key.startswith(prefix)
         }
-        try:
-            return model.model_validate(own_values)
-        except ValidationError as e:
-            fields = {str(field.alias): field for field in model.model_fields.values()}
-            # an unknown setting first: it may be the misspelled name of a missing one
-            problem = min(e.errors(), key=lambda error: error["type"] != "extra_forbidden")
-            key = str(problem["loc"][0])
-            if key not in fields:
-                expected = model.REJECTED.get(key) or did_you_mean(key, fields)
-                raise self.error(prefix + key, expected, REMOVE_HINT, "is not supported") from None
-            expected = valid_values(fields[key], own_values.get(key, ""))
-            if problem["type"] == "value_error":
-                expected += f" ({problem['ctx']['error']})"
-            raise self.error(prefix + key, expected, USE_CONNECTOR_HINT) from None
+        # an unknown setting first: it may be the misspelled name of a missing one
+        for key in own:
+            reason = supported.get(key, {}).get("rejected")
+            if reason or not (key in supported or key.startswith(sections)):
+                valid = [name for name in supported if "rejected" not in supported[name]]
+                expected = reason or did_you_mean(key, valid)
+                raise self.error(prefix + key, expected, REMOVE_HINT, "is not supported")
+        values = {}
+        for key, setting in supported.items():
+            if setting.keys() & {"no effect", "rejected"}:
+                continue
+            text = own.get(key, setting.get("default"))
+            if text is None or not _is_valid(setting, text):
+                expected = valid_values(setting, text or "")
+                raise self.error(prefix + key, expected, USE_CONNECTOR_HINT)
+            values[key] = text
+        return values
 
 
-def valid_values(field: FieldInfo, text: str = "") -> str:
+def _is_valid(setting: Setting, text: str) -> bool:
+    if "one of" in setting:
+        return text in setting["one of"]
+    names = split_list(text) if "names" in setting else [text]
+    pattern = setting.get("pattern", ".*")
+    is_complete = any(names) or "default" in setting
+    return is_complete and all(re.fullmatch(pattern, name, re.S) for name in names)
+
+
+def valid_values(setting: Setting, text: str = "") -> str:
     """Return the valid values of a setting, with a suggestion if they are a fixed set."""
-    choices = [choice for choice in get_args(field.annotation) if isinstance(choice, str)]
-    return did_you_mean(text, choices) if choices else field.description or "a text"
+    if "one of" in setting:
+        return did_you_mean(text, setting["one of"])
+    return str(setting.get("is", "a text"))
 
 
 def split_list(text: str) -> list[str]:
     """Return the names in a comma-separated text, without duplicates."""
     names = [name.strip() for name in text.split(",")]
     return list(dict.fromkeys(name for name in names if name))
-
-
-List = Annotated[tuple[T, ...], BeforeValidator(split_list)]
-Text = Annotated[str, Field(min_length=1)]
-Ignored = Annotated[str, Field("", exclude=True)]  # accepted, without an effect
-Boolean = Annotated[Json[StrictBool], Field(description="true or false")]
-
-
-def _whole_number(text: Any) -> int:
-    """Read a number as Kafka does, by Java's `Integer.parseInt`."""
-    if not re.fullmatch("-?[0-9]+", str(text)):
-        raise ValueError("a whole number")
-    return int(text)
-
-
-Integer = Annotated[int, BeforeValidator(_whole_number)]
-PositiveInteger = Annotated[Integer, Field(ge=1, description="a whole number from 1")]

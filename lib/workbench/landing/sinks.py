@@ -14,10 +14,13 @@ from ..base import World
 from ..base.paths import is_safe_relative_path
 from ..base.registries import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from ..topic.topics import Message
-from . import models, transforms
+from . import transforms
 from .partitioners import folder_by_fields
-from .settings import REMOVE_HINT, ConnectorConfig, split_list, valid_values
+from .settings import JSON_CONVERTER, REMOVE_HINT, SUPPORTED, ConnectorConfig, Values, split_list
 
+LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
+SCHEMAS_KEY = "value.converter.schemas.enable"
+KCQL_KEY = "connect.s3.kcql"
 DLQ_TOPIC_KEY = "errors.deadletterqueue.topic.name"
 # the clauses of WITH_… in any order
 KCQL = re.compile(
@@ -72,11 +75,6 @@ class Sink:
     def description(self) -> str:
         """The topics of the sink, for logs and error messages."""
         return ",".join(self.topic_names) or self.topic_pattern
-
-    @property
-    def group(self) -> str:
-        """The consumer group of the connector in Kafka Connect."""
-        return f"connect-{self.name}"
 
     @property
     def state_path(self) -> str:
@@ -134,68 +132,66 @@ def parse(values: dict[str, str], world: Optional[World] = None) -> Sink:
         ConnectorError: the landing does not support a setting.
     """
     config = ConnectorConfig(values, values.get("name", "the S3 sink's JSON"))
-    by_converter = config.choose("connector.class", models.SINKS)
-    settings = config.parse(config.choose("value.converter", by_converter, models.JSON_CONVERTER))
-    if isinstance(settings, models.LensesSink):
+    settings = config.parse_connector(SUPPORTED["sinks"])
+    if settings["connector.class"] == LENSES:
         sink = _lenses_sink(config, settings)
     else:
         sink = _confluent_sink(config, settings, world)
-    dlq_topic = settings.errors_deadletterqueue_topic_name
-    if dlq_topic and settings.errors_tolerance == "none":
+    dlq_topic = settings[DLQ_TOPIC_KEY]
+    if dlq_topic and settings["errors.tolerance"] == "none":
         raise config.error(DLQ_TOPIC_KEY, "errors.tolerance=all with it")
     if dlq_topic and sink.matching_topics([dlq_topic]):
         raise config.error(DLQ_TOPIC_KEY, "a topic that the sink does not land")
-    return replace(sink, name=settings.name, dlq_topic=dlq_topic)
+    return replace(sink, name=settings["name"], dlq_topic=dlq_topic)
 
 
-def _confluent_sink(
-    config: ConnectorConfig, settings: models.ConfluentSink, world: Optional[World]
-) -> Sink:
+def _confluent_sink(config: ConnectorConfig, settings: Values, world: Optional[World]) -> Sink:
     """Read the JSON of Confluent's sink.
 
     The files are `<folder>/<topic>/<partition folder>/<topic>+<partition>+<first offset><extension>`.
     """
-    file_format = settings.format_class.rpartition(".")[2].removesuffix("Format").lower()
-    has_envelope, message_format = True, "avro"
-    if isinstance(settings, models.ConfluentJsonSink):
-        has_envelope, message_format = settings.value_converter_schemas_enable, "json"
-    elif world:
+    file_format = settings["format.class"].rpartition(".")[2].removesuffix("Format").lower()
+    is_json = settings["value.converter"] == JSON_CONVERTER
+    has_envelope = settings.get(SCHEMAS_KEY) != "false"
+    if world and not is_json:
         _require_registry(config, settings, world)
-    if file_format == "avro" and message_format == "json":
+    if file_format == "avro" and is_json:
         raise config.error("format.class", f"JsonFormat, or value.converter={AVRO_CONVERTER}")
     if file_format == "parquet" and not has_envelope:
         raise config.error("format.class", "JsonFormat, or value.converter.schemas.enable=true")
-    if settings.transforms and (file_format == "avro" or not has_envelope):
+    if settings["transforms"] and (file_format == "avro" or not has_envelope):
         raise config.error("transforms", "none with AvroFormat, or without schemas", REMOVE_HINT)
-    fields = settings.partition_field_name
-    is_by_field = settings.partitioner_class.endswith("FieldPartitioner")
+    fields = tuple(split_list(settings["partition.field.name"]))
+    is_by_field = settings["partitioner.class"].endswith("FieldPartitioner")
     if bool(fields) != is_by_field:
         raise config.error("partition.field.name", "the names of fields for FieldPartitioner")
-    pattern = settings.topics_regex.pattern
-    if bool(settings.topics) == bool(pattern):
+    names, pattern = tuple(split_list(settings["topics"])), settings["topics.regex"]
+    if bool(names) == bool(pattern):
         raise config.error("topics", "either topics or topics.regex")
+    try:
+        re.compile(pattern)
+    except re.error as e:
+        raise config.error("topics.regex", f"a regular expression ({e})") from None
     return Sink(
         file_format,
-        settings.topics_dir,
-        settings.flush_size,
-        pattern or "|".join(map(re.escape, settings.topics)),
-        settings.topics,
+        settings["topics.dir"],
+        int(settings["flush.size"]),
+        pattern or "|".join(map(re.escape, names)),
+        names,
         fields if is_by_field else None,
         has_envelope,
         is_confluent=True,
-        message_format=message_format,
-        codec=settings.parquet_codec,
+        message_format="json" if is_json else "avro",
+        codec=settings["parquet.codec"],
         transforms=transforms.parse(config),
-        fail_on_null=settings.behavior_on_null_values == "fail",
+        fail_on_null=settings["behavior.on.null.values"] == "fail",
     )
 
 
-def _require_registry(
-    config: ConnectorConfig, settings: models.ConfluentSink, world: World
-) -> None:
+def _require_registry(config: ConnectorConfig, settings: Values, world: World) -> None:
     """Raise ConnectorError if the Avro converter does not use the environment's registry."""
     registry, is_glue = f"the registry of {world.file}", world.registry.kind == "glue"
-    if isinstance(settings, models.ConfluentGlueSink) != is_glue:
+    if (settings["value.converter"] != AVRO_CONVERTER) != is_glue:
         expected = f"{world.registry.kind}, the converter for {registry}"
         raise config.error("value.converter", expected)
     if is_glue:
@@ -203,27 +199,24 @@ def _require_registry(
     else:
         key, url = "value.converter.apicurio.registry.url", world.registry.url.rstrip("/")
         valid = [url + path for path in (REGISTRY_V2, f"{REGISTRY_V2}/", "", "/")]
-    if config.values.get(key) not in valid:
+    if settings[key] not in valid:
         raise config.error(key, f"{registry}: {valid[0]}")
 
 
-def _lenses_sink(config: ConnectorConfig, settings: models.LensesSink) -> Sink:
+def _lenses_sink(config: ConnectorConfig, settings: Values) -> Sink:
     """Read the JSON of Lenses' sink; a missing clause has the sink's default.
 
     The files are `<prefix>/a=1/b=x/<topic>-<partition>-<first offset>.json`.
     """
-    statement = KCQL.fullmatch(settings.connect_s3_kcql)
+    statement = KCQL.fullmatch(settings[KCQL_KEY])
     prefix = statement["prefix"].rstrip("/") if statement else ""
     if not statement or not is_safe_relative_path(prefix):
-        form = valid_values(models.LensesSink.model_fields["connect_s3_kcql"])
-        raise config.error(
-            "connect.s3.kcql",
-            f"{form}, with a prefix below the landing: no part of it empty, . or ..",
-        )
-    if settings.transforms:
+        form = SUPPORTED["sinks"][LENSES][JSON_CONVERTER]["settings"][KCQL_KEY]["is"]
+        raise config.error(KCQL_KEY, form)
+    if settings["transforms"]:
         raise config.error("transforms", "none with the Lenses sink", REMOVE_HINT)
     topic = statement["topic"]
-    if settings.topics != topic:
+    if settings["topics"] != topic:
         raise config.error("topics", f"{topic}, which the KCQL reads")
     return Sink(
         "json",
@@ -232,5 +225,5 @@ def _lenses_sink(config: ConnectorConfig, settings: models.LensesSink) -> Sink:
         re.escape(topic),
         (topic,),
         tuple(split_list(statement["fields"] or "")),
-        settings.value_converter_schemas_enable,
+        settings[SCHEMAS_KEY] == "true",
     )

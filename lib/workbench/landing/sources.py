@@ -16,16 +16,16 @@ from ..base import ConnectorError, World, yaml_files
 from ..source.names import identifier
 from ..source.snapshot import Column
 from ..topic.connect_schema import DECIMAL
-from . import models, transforms
-from .models import JDBC as JDBC
-from .settings import ConnectorConfig
+from . import transforms
+from .settings import SUPPORTED, ConnectorConfig, Values, split_list
 
+JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
 COLUMN_TYPES = yaml_files.load(Path(__file__).with_name("column_types.yaml"))
 # the rows after those of the last poll and before the end of this one
 CONDITION = " WHERE {timestamp} > {last} AND {timestamp} < {end} ORDER BY {timestamp} ASC"
-BEST_FIT_DIGITS = 18
-# {number of decimal digits: bits of the smallest integer type for them}
-INT_BITS = {2: 8, 4: 16, 9: 32, 18: 64}
+BEST_FIT_DIGITS = (
+    18  # numeric.mapping=best_fit publishes longer numbers as a Decimal, as without it
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Source:
 
     Attributes:
         location: the connector, for errors.
-        settings: the settings of the connector.
+        settings: {setting of the connector: text}.
         database: name of the database.
         tables: the tables as `schema.table`; [""] for a query.
         transforms: the transforms of each message.
@@ -42,7 +42,7 @@ class Source:
     """
 
     location: str
-    settings: models.JdbcSource
+    settings: Values
     database: str
     tables: list[str]
     transforms: transforms.Transforms
@@ -56,7 +56,7 @@ class Source:
         if table:
             return sql.SQL("SELECT * FROM {}").format(identifier(table))
         # the query may end with a comment
-        return sql.SQL("SELECT * FROM (" + self.settings.query + "\n) AS query")  # noqa: S608
+        return sql.SQL("SELECT * FROM (" + self.settings["query"] + "\n) AS query")  # noqa: S608
 
     def statement(self, table: str, last: str, end: str) -> sql.Composable:
         """Return the statement of one poll.
@@ -67,7 +67,7 @@ class Source:
             end: a timestamp; the poll reads earlier rows.
         """
         condition = sql.SQL(CONDITION).format(
-            timestamp=sql.Identifier(self.settings.timestamp_column_name),
+            timestamp=sql.Identifier(self.settings["timestamp.column.name"]),
             last=sql.Literal(last),
             end=sql.Literal(end),
         )
@@ -84,14 +84,12 @@ def parse(values: dict[str, str], world: World) -> Source:
             the environment's.
     """
     config = ConnectorConfig(values, values.get("name", "the JDBC source's JSON"))
-    by_converter = config.choose("connector.class", models.SOURCES)
-    model = config.choose("value.converter", by_converter, models.JSON_CONVERTER)
-    settings = config.parse(model)
+    settings = config.parse_connector(SUPPORTED["sources"])
     database = _require_connection(config, settings, world)
-    names, query = settings.table_whitelist, settings.query
+    names, query = split_list(settings["table.whitelist"]), settings["query"]
     if bool(query) == bool(names):
         raise config.error("query" if query else "table.whitelist", "either a query or tables")
-    schema = settings.schema_pattern
+    schema = settings["schema.pattern"]
     tables = [name if "." in name else f"{schema}.{name}" for name in names] or [""]
     if len({topic_name(values, table) for table in tables}) < len(tables):
         raise config.error(
@@ -104,11 +102,11 @@ def parse(values: dict[str, str], world: World) -> Source:
         database,
         tables,
         transforms.parse(config),
-        settings.value_converter_decimal_format == "NUMERIC",
+        settings["value.converter.decimal.format"] == "NUMERIC",
     )
 
 
-def _require_connection(config: ConnectorConfig, settings: models.JdbcSource, world: World) -> str:
+def _require_connection(config: ConnectorConfig, settings: Values, world: World) -> str:
     """Return the name of the database in connection.url.
 
     Raises:
@@ -117,12 +115,12 @@ def _require_connection(config: ConnectorConfig, settings: models.JdbcSource, wo
     address = f"jdbc:postgresql://{world.postgres.host}:{world.postgres.port}"
     # the built-in poller uses the TLS settings of the world itself
     tls = r"(\?(&?ssl(mode|rootcert|factory)=[^?&;]*)+)?"
-    url = re.fullmatch(rf"{re.escape(address)}/([^?&;]+){tls}", settings.connection_url)
+    url = re.fullmatch(rf"{re.escape(address)}/([^?&;]+){tls}", settings["connection.url"])
     user, password = world.postgres.replication_user, world.connect.password_reference
     for key, is_valid, expected in (
         ("connection.url", url, f"{address}/<database>"),
-        ("connection.user", settings.connection_user == user, user),
-        ("connection.password", settings.connection_password == password, password),
+        ("connection.user", settings["connection.user"] == user, user),
+        ("connection.password", settings["connection.password"] == password, password),
     ):
         if not is_valid:
             # The value is not shown, because it may contain a plaintext password.
@@ -161,8 +159,8 @@ def connect_field(described: Column, mapping: str) -> Optional[tuple[dict[str, A
 
     Returns:
         (field, SQL of the value). None if the connector skips the type (an array, a range, an
-        interval, …), for a numeric with a negative scale, and for one without precision, which the
-        connector would publish with scale 127.
+        interval, …), for a numeric with a negative scale, for one without precision, which the
+        connector would publish with scale 127, and for one that best_fit would publish as an integer or a double.
     """
     if described.kind == "numeric":
         rule = _numeric_type(described, mapping)
@@ -177,14 +175,11 @@ def connect_field(described: Column, mapping: str) -> Optional[tuple[dict[str, A
 
 
 def _numeric_type(described: Column, mapping: str) -> Optional[dict[str, Any]]:
-    """Return the type of a numeric: with best_fit an integer or a double up to 18 digits, else a Decimal."""
+    """Return the type of a numeric, a Decimal; None if it is not supported."""
     precision, scale = described.precision, described.scale
     if precision is None or scale is None or scale > 1000:  # psycopg's form of a negative scale
         return None
     if mapping == "best_fit" and precision <= BEST_FIT_DIGITS:
-        if scale > 0:
-            return {"type": "double", "value": "{0}::float8"}
-        bits = next(bits for digits, bits in INT_BITS.items() if precision <= digits)
-        return {"type": f"int{bits}", "value": "{0}::int8"}
+        return None
     decimal = {"name": DECIMAL, "version": 1, "parameters": {"scale": str(scale)}}
     return {"type": "bytes", "logical": decimal, "value": "{0}::text"}

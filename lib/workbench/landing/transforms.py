@@ -1,20 +1,20 @@
 """Single message transforms (SMTs) of Kafka Connect: parse them from JSON, apply them to a message.
 
-The four transforms in models.py are supported, with the semantics of Kafka's implementations.
+The four transforms in settings.yaml are supported, with the semantics of Kafka's implementations.
 Other transforms are rejected.
 """
 
 from dataclasses import dataclass, replace
 from typing import Any, Optional, Sequence
 
-from . import models
-from .settings import ConnectorConfig, split_list
+from .settings import SUPPORTED, ConnectorConfig, Values, split_list
 
-Transforms = dict[str, models.Transform]  # {alias in the JSON: settings}, in their order
+Transforms = dict[str, Values]  # {alias in the JSON: settings}, in their order
 # the fields of a struct: (field of the Connect schema, value) each
 StructFields = list[tuple[dict[str, Any], Any]]
 # Kafka's transforms copy these attributes of the value's schema, but not "optional"
 COPIED_ATTRIBUTES = ("name", "version", "doc", "parameters")
+TEXT_TYPE = {"type": "string", "optional": True}
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,26 @@ def parse(config: ConnectorConfig) -> Transforms:
     return {name: _parse_transform(config, f"transforms.{name}.") for name in names}
 
 
-def _parse_transform(config: ConnectorConfig, prefix: str) -> models.Transform:
-    settings = config.parse(config.choose(f"{prefix}type", models.TRANSFORMS), prefix)
-    if isinstance(settings, models.InsertField):
-        lacks_text = settings.static_field and settings.static_value is None
-        if lacks_text or not (settings.static_field or settings.topic_field):
+def _parse_transform(config: ConnectorConfig, prefix: str) -> Values:
+    supported = config.choose(f"{prefix}type", SUPPORTED["transforms"])["settings"]
+    settings = config.parse(supported, prefix)
+    if _kind(settings) == "InsertField":
+        text_key = f"{prefix}static.value"
+        lacks_text = settings["static.field"] and text_key not in config.values
+        if lacks_text or not (settings["static.field"] or settings["topic.field"]):
             # Kafka Connect reports: No field insertion configured
             raise config.error(
-                f"{prefix}static.value",
+                text_key,
                 "something to insert: static.field and static.value, or topic.field (one "
                 "published connector has this mistake)",
                 "add these settings, or remove the transform",
             )
     return settings
+
+
+def _kind(settings: Values) -> str:
+    """Return the class of a transform, without its package and without $Key or $Value."""
+    return settings["type"].rpartition(".")[2].partition("$")[0]
 
 
 def apply(transforms: Transforms, record: Record) -> Record:
@@ -74,26 +81,32 @@ def apply(transforms: Transforms, record: Record) -> Record:
         try:
             record = _apply_one(settings, record)
         except ValueError as e:
-            raise ValueError(f"transform {name} ({type(settings).__name__}): {e}") from None
+            raise ValueError(f"transform {name} ({_kind(settings)}): {e}") from None
     return record
 
 
-def _apply_one(settings: models.Transform, record: Record) -> Record:
-    if isinstance(settings, models.ValueToKey):
-        fields = _select(
-            settings.fields, _struct_fields("value", record.value, record.value_schema)
-        )
-        key, schema = _to_struct(fields)
-        return replace(record, key=key, key_schema=schema)
-    if isinstance(settings, models.ExtractField):
-        return _extract_key(settings.field, record)
-    if record.value is None:
+def _apply_one(settings: Values, record: Record) -> Record:
+    kind = _kind(settings)
+    if kind == "ExtractField":
+        return _extract_key(settings["field"], record)
+    if record.value is None and kind != "ValueToKey":
         return record
     fields = _struct_fields("value", record.value, record.value_schema)
-    if isinstance(settings, models.ReplaceField):
-        fields = _rename(dict(pair.split(":") for pair in settings.renames), fields)
+    if kind == "ValueToKey":
+        key, schema = _to_struct(_select(split_list(settings["fields"]), fields))
+        return replace(record, key=key, key_schema=schema)
+    if kind == "ReplaceField":
+        new_names = dict(pair.split(":") for pair in split_list(settings["renames"]))
+        fields = [
+            ({**field, "field": new_names.get(field["field"], field["field"])}, value)
+            for field, value in fields
+        ]
     else:
-        fields += _inserted_fields(settings, record.topic)
+        texts = [
+            (settings["topic.field"], record.topic),
+            (settings["static.field"], settings["static.value"]),
+        ]
+        fields += [({**TEXT_TYPE, "field": name}, text) for name, text in texts if name]
     value, schema = _to_struct(fields)
     old_schema = record.value_schema or {}
     schema.update({key: old_schema[key] for key in COPIED_ATTRIBUTES if key in old_schema})
@@ -106,19 +119,6 @@ def _extract_key(name: str, record: Record) -> Record:
     [(field, key)] = _select([name], _struct_fields("key", record.key, record.key_schema))
     schema = {attribute: value for attribute, value in field.items() if attribute != "field"}
     return replace(record, key=key, key_schema=schema)
-
-
-def _rename(new_names: dict[str, str], fields: StructFields) -> StructFields:
-    return [
-        ({**field, "field": new_names.get(field["field"], field["field"])}, value)
-        for field, value in fields
-    ]
-
-
-def _inserted_fields(settings: models.InsertField, topic: str) -> StructFields:
-    texts = [(settings.topic_field, topic), (settings.static_field, settings.static_value)]
-    text_type = {"type": "string", "optional": True}
-    return [({**text_type, "field": name}, text) for name, text in texts if name]
 
 
 def _struct_fields(side: str, struct: Any, schema: Optional[dict[str, Any]]) -> StructFields:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections import defaultdict
-from typing import Any, Callable, Iterable, NamedTuple, Optional
+from typing import Any, Callable, Iterable, NamedTuple
 
 from ..base import LakeError
 from ..topic.topics import Message
@@ -99,29 +98,3 @@ def _null_error(message: Message) -> LakeError:
         "no value, and behavior.on.null.values is fail",
         hint="behavior.on.null.values=ignore leaves such messages out",
     )
-
-
-def dead_letter_line(dead_letter: DeadLetter) -> dict[str, Any]:
-    """Return a dead letter with the columns of spark.batch.DEAD_LETTER_COLUMNS."""
-    message, reason = dead_letter
-    return {
-        "reason": reason,
-        "topic": message.topic(),
-        "partition": message.partition(),
-        "offset": message.offset(),
-        "text": _payload_text(message.value()),
-    }
-
-
-def _payload_text(value: Optional[bytes]) -> Optional[str]:
-    """Return the value of a message as text for its dead letter, or as base64 if it is not text.
-
-    A value that contains NUL is not text, because Avro with a schema id may begin with NUL.
-    """
-    if value is None:
-        return None
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        text = "\0"
-    return base64.b64encode(value).decode() if "\0" in text else text

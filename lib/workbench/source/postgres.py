@@ -247,7 +247,7 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
     user = world.postgres.replication_user
     password = secrets.get_or_create(world.postgres.replication_password)
     with session(world, database) as connection, connection.transaction():
-        names = [(schema, table) for schema, table, _ in _find_tables(connection, tables)]
+        schemas, names, _ = zip(*_find_tables(connection, tables))
         # On RDS and Aurora the attribute REPLICATION cannot be set. They have the role
         # rds_replication instead (their guides, "Logical replication").
         is_rds = role_exists(connection, "rds_replication")
@@ -256,19 +256,9 @@ def grant_replication(world: World, tables: Sequence[str], database: Optional[st
         set_password(connection, f"{verb} ROLE {{}} LOGIN {attribute}PASSWORD ", user, password)
         if is_rds:
             connection.execute(format_sql("GRANT rds_replication TO {}", user))
-        schemas = sorted({schema for schema, _ in names})
-        published = connection.execute(
-            QUERIES["published_and_readable"], [schemas, user]
-        ).fetchall()
-        for schema in schemas:
-            connection.execute(
-                format_sql("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}", schema, user)
-            )
-            connection.execute(format_sql("GRANT USAGE ON SCHEMA {} TO {}", schema, user))
-        for name in [*names, *published]:
-            connection.execute(format_sql("GRANT SELECT ON {} TO {}", name, user))
-        for (function,) in connection.execute(QUERIES["heartbeat_denied"], [user]).fetchall():
-            connection.execute(format_sql(f"GRANT EXECUTE ON FUNCTION {function} TO {{}}", user))
+        parameters = {"role": user, "schemas": [*schemas], "tables": [*names]}
+        for (statement,) in connection.execute(QUERIES["grants"], parameters).fetchall():
+            connection.execute(statement)
 
 
 def create_publication(

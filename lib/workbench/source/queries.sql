@@ -71,16 +71,24 @@ SELECT slot_name, plugin, coalesce(database, '') AS database, active, wal_status
        coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint AS bytes_behind
 FROM pg_replication_slots ORDER BY 1
 
--- name: published_and_readable
--- Tables of these schemas that a publication lists and a role may read.
-SELECT t.schemaname, t.tablename FROM pg_publication_tables t JOIN pg_publication p USING (pubname)
-WHERE NOT p.puballtables AND t.schemaname = ANY(%s)
-AND has_table_privilege(%s, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT')
-
--- name: heartbeat_denied
--- The functions for heartbeats (heartbeat.action.query) that a role may not execute; by default all roles may.
-SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'
-AND NOT has_function_privilege(%s, oid, 'EXECUTE')
+-- name: grants
+-- The statements with which a role may read tables and send heartbeats, which by default all roles may (heartbeat.action.query).
+-- In the schemas of the tables the role keeps the permission to read other tables that a publication lists.
+-- Parameters: role, and the schemas and names of the tables.
+WITH given AS (
+    SELECT %(role)s::text AS role, schema_name, table_name FROM unnest(%(schemas)s::text[], %(tables)s::text[]) AS g(schema_name, table_name)),
+readable AS (
+    SELECT * FROM given
+    UNION SELECT role, t.schemaname, t.tablename FROM given
+    JOIN pg_publication_tables t ON t.schemaname = schema_name JOIN pg_publication p USING (pubname)
+    WHERE NOT p.puballtables AND has_table_privilege(role, format('%%I.%%I', t.schemaname, t.tablename), 'SELECT'))
+SELECT statement FROM (
+    SELECT 1 AS step, format('REVOKE ALL ON ALL TABLES IN SCHEMA %%I FROM %%I', schema_name, role) AS statement FROM given
+    UNION SELECT 2, format('GRANT USAGE ON SCHEMA %%I TO %%I', schema_name, role) FROM given
+    UNION SELECT 3, format('GRANT SELECT ON %%I.%%I TO %%I', schema_name, table_name, role) FROM readable
+    UNION SELECT 4, format('GRANT EXECUTE ON FUNCTION %%s TO %%I', f.oid::regprocedure, role) FROM given, pg_proc f
+    WHERE proname = 'pg_logical_emit_message' AND NOT has_function_privilege(role, f.oid, 'EXECUTE')) s
+ORDER BY step, statement
 
 -- name: unsupported_columns
 -- The columns of tables (`schema.table`; NULL: of all) that Debezium does not publish, or that the lake cannot have:

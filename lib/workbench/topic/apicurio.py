@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 from urllib.parse import quote
 
-import pandas
 import requests
 
 from ..base import StackError, World, http
@@ -32,7 +31,7 @@ class ApicurioRegistry:
     def location(self) -> str:
         return self.world.registry.url.rstrip("/")
 
-    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> pandas.DataFrame:
+    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> list[tuple[Any, ...]]:
         """Return the versions of artifacts: of those in group `default`, or of all artifacts.
 
         Debezium's converters name an artifact `<topic>-key` or `<topic>-value` (TopicIdStrategy), in
@@ -49,9 +48,7 @@ class ApicurioRegistry:
             for version in self._fetch_pages(f"{_path(name, group)}/versions", "versions") or []:
                 fields = map(version.get, ("type", "version", "globalId", "contentId"))
                 rows.append((group, name, *fields))
-        columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
-        frame = pandas.DataFrame(rows, columns=columns)
-        return frame.sort_values(["group", "artifact", "global_id"], ignore_index=True)
+        return sorted(rows, key=lambda row: (row[0], row[1], row[4]))
 
     def names(self) -> list[str]:
         return [artifact["id"] for artifact in self._list_artifacts()]

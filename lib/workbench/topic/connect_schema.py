@@ -149,9 +149,7 @@ def _spark_type(schema: dict[str, Any], as_numbers: bool, path: str) -> T.DataTy
         values = _spark_type(schema["values"], as_numbers, f"{path}{{}}")
         return T.MapType(T.StringType(), values)
     if (kind, name) == ("bytes", DECIMAL):
-        parameters = schema["parameters"]
-        precision = min(int(parameters.get(PRECISION_PARAMETER, MAX_DIGITS)), MAX_DIGITS)
-        scale = int(parameters["scale"])
+        precision, scale = decimal_digits(schema)
         if 0 <= scale <= precision:
             return T.DecimalType(precision, scale)
     elif not as_numbers and name in TIMES and TIMES[name][0] == kind:
@@ -163,6 +161,17 @@ def _spark_type(schema: dict[str, Any], as_numbers: bool, path: str) -> T.DataTy
         location=path,
         expected=f"a decimal of at most {MAX_DIGITS} digits, map with text keys, {', '.join(SPARK_TYPES)}",
     )
+
+
+def decimal_digits(schema: dict[str, Any]) -> tuple[int, int]:
+    """Return precision and scale of a Decimal.
+
+    The precision is that of the schema, but at most Spark's. It is Spark's if the schema has none.
+    (An Avro converter writes 64 if the precision is unknown.)
+    """
+    parameters = schema["parameters"]
+    precision = int(parameters.get(PRECISION_PARAMETER, MAX_DIGITS))
+    return min(precision, MAX_DIGITS), int(parameters["scale"])
 
 
 def _type_of(class_name: str) -> T.DataType:

@@ -358,8 +358,7 @@ def publish(world: World, topic: str, uri: str, connector: str, worker_class: st
         if "value" in record:
             key = base64.b64decode(record["key"]) if "key" in record else None
             value = base64.b64decode(record["value"])
-            origin = record["topic"], record["partition"], record["offset"]
-            headers = _error_headers(*origin, connector, worker_class, record["reason"])
+            headers = _error_headers(record, connector, worker_class)
             records[key, value, tuple(headers)] = key, value, {"headers": headers}
     new = [record for identity, record in records.items() if identity not in published]
     _produce(world, topic, new)
@@ -384,14 +383,38 @@ def publish_messages(
     """
     records: list[Record] = []
     for message, reason in dead_letters:
-        origin = message.topic(), message.partition(), message.offset()
-        headers = _error_headers(*origin, connector, worker_class, reason)
+        headers = _error_headers(to_record(message, reason), connector, worker_class)
         options = {
             "timestamp": message.timestamp()[1],
             "headers": [*(message.headers() or []), *headers],
         }
         records.append((message.key(), message.value(), options))
     _produce(world, topic, records)
+
+
+def to_record(message: topics.Message, reason: str) -> dict[str, Any]:
+    """Return a dead letter of a file, with the columns of spark.batch.DEAD_LETTER_COLUMNS."""
+    return {
+        "reason": reason,
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "text": _payload_text(message.value()),
+    }
+
+
+def _payload_text(value: Optional[bytes]) -> Optional[str]:
+    """Return the value of a message as text for its dead letter, or as base64 if it is not text.
+
+    A value that contains NUL is not text, because Avro with a schema id may begin with NUL.
+    """
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    return base64.b64encode(value).decode() if "\0" in text else text
 
 
 def _produce(world: World, topic: str, records: list[Record]) -> None:
@@ -401,22 +424,20 @@ def _produce(world: World, topic: str, records: list[Record]) -> None:
 
 
 def _error_headers(
-    topic: str, partition: int, offset: int, connector: str, worker_class: str, reason: str
+    record: Mapping[str, Any], connector: str, worker_class: str
 ) -> list[tuple[str, bytes]]:
-    """Return the headers of a dead letter.
+    """Return the headers of a dead letter, a record as `read_files` returns it.
 
     The stage is VALUE_CONVERTER, because the jobs of the workbench fail only when they read a value.
     """
     errors = {
-        "topic": topic,
-        "partition": partition,
-        "offset": offset,
+        **{name: record[name] for name in ("topic", "partition", "offset")},
         "connector.name": connector,
         "task.id": 0,
         "stage": "VALUE_CONVERTER",
         "class.name": worker_class,
         "exception.class.name": "LakeError",
-        "exception.message": reason,
-        "exception.stacktrace": f"LakeError: {reason}",
+        "exception.message": record["reason"],
+        "exception.stacktrace": f"LakeError: {record['reason']}",
     }
     return [(HEADER_PREFIX + name, str(value).encode()) for name, value in errors.items()]

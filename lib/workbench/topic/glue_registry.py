@@ -14,8 +14,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
-import pandas
-
 from ..base import LakeError, StackError, World, aws
 from ..base.registries import glue_registries
 from . import avro
@@ -36,20 +34,19 @@ class GlueRegistry:
         names = ", ".join(glue_registries(self.world).values())
         return f"Glue schema registries {names} in {self.world.region}"
 
-    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> pandas.DataFrame:
+    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> list[tuple[Any, ...]]:
         """Return the versions of artifacts, the oldest first.
 
         Versions that the compatibility check rejected are skipped. The group is the registry, and the
         global id the SchemaVersionId. Type and content_id are None, because Glue does not list them.
         """
-        columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
         rows = []
         for name in self.names() if artifact_names is None else artifact_names:
             group = self._schema_id(name)["RegistryName"]
             for version in self._available_versions(name):
                 number, id = str(version["VersionNumber"]), version["SchemaVersionId"]
                 rows.append((group, name, None, number, id, None))
-        return pandas.DataFrame(rows, columns=columns)
+        return rows
 
     def names(self) -> list[str]:
         artifacts = []

@@ -48,26 +48,6 @@ def lag(world: World, group: str, *names: str) -> dict[str, int]:
     return lags
 
 
-def commit(world: World, group: str, topic: str, offsets: dict[str, int]) -> None:
-    """Commit the offsets of a consumer group without members.
-
-    Args:
-        world: the environment profile.
-        group: id of the consumer group.
-        topic: name of the topic.
-        offsets: {partition: offset of the next message}.
-
-    Raises:
-        StackError: Kafka does not respond, or the group has members.
-    """
-    positions = [TopicPartition(topic, int(p), offset) for p, offset in offsets.items()]
-    consumer = Consumer(topics.settings(world, **{"group.id": group, "enable.auto.commit": False}))
-    with contextlib.closing(consumer), topics.translate_errors(world, f"consumer group {group!r}"):
-        for position in consumer.commit(offsets=positions, asynchronous=False) or ():
-            if position.error:
-                raise KafkaException(position.error)
-
-
 def names(world: World) -> list[str]:
     """Return the names of all consumer groups.
 

@@ -41,7 +41,8 @@ class SchemaRegistry(Protocol):
     def location(self) -> str:
         """URL or name of the registry, for errors."""
 
-    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> pandas.DataFrame: ...
+    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> list[tuple[Any, ...]]:
+        """Return the rows of `artifacts`."""
 
     def names(self) -> list[str]: ...
 
@@ -82,7 +83,8 @@ def artifacts(world: World, artifact_names: Optional[Sequence[str]] = None) -> p
     Returns:
         Columns group, artifact, type, version, global_id, content_id.
     """
-    return backend(world).artifacts(artifact_names)
+    columns = ["group", "artifact", "type", "version", "global_id", "content_id"]
+    return pandas.DataFrame(backend(world).artifacts(artifact_names), columns=columns)
 
 
 def names(world: World) -> list[str]:
@@ -167,10 +169,14 @@ def versions(world: World, artifact: str) -> list[Any]:
     Raises:
         LakeError: there is no such artifact.
     """
-    ids = artifacts(world, [artifact])["global_id"].tolist()
+    return [schema(world, id) for id in _ids(world, artifact)]
+
+
+def _ids(world: World, artifact: str) -> list[SchemaId]:
+    ids: list[SchemaId] = artifacts(world, [artifact])["global_id"].tolist()
     if not ids:
         raise _missing_artifact_error(world, artifact)
-    return [schema(world, id) for id in ids]
+    return ids
 
 
 def versions_by_schema_id(world: World, artifact_names: Sequence[str]) -> dict[str, str]:
@@ -261,10 +267,7 @@ def latest_id(world: World, artifact: str) -> SchemaId:
     Raises:
         LakeError: there is no such artifact.
     """
-    ids = list(versions_by_schema_id(world, [artifact]))
-    if not ids:
-        raise _missing_artifact_error(world, artifact)
-    return ids[-1].partition(" ")[2]
+    return _ids(world, artifact)[-1]
 
 
 def encoder(world: World, id: SchemaId) -> Callable[[Any], bytes]:
@@ -406,7 +409,7 @@ def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:
     message = parse_wire_format(world, raw)
     assert message, "it is decoded"
     return {
-        "wire": message.wire,
+        "wire": world.registry.wire,
         "schema_id": message.schema_id,
         "schema_name": avro.full_name(avsc),
         "hex": raw.hex(" "),

@@ -195,31 +195,24 @@ def await_result(future: "Future[T]") -> T:
     Raises:
         KafkaException: the request failed.
     """
-
-    def wait(seconds: float) -> None:
-        try:
-            future.result(seconds)
-        except FutureTimeout:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
-        except KafkaException:
-            pass  # the request has ended, so a second wait would not help
-
-    call_with_deadline(wait)
-    return future.result(0)
+    try:
+        return future.result(TIMEOUT_SECONDS)
+    except FutureTimeout:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
 
-def _list_names(world: World, admin: Optional[AdminClient] = None) -> set[str]:
-    """Return the names of all topics."""
+def names(world: World, admin: Optional[AdminClient] = None) -> list[str]:
+    """Return the names of all topics, without the internal topics of Kafka, MSK and MSK Connect.
+
+    Args:
+        world: the environment profile.
+        admin: an existing client; by default a new one is created.
+    """
     client = admin or AdminClient(settings(world))
     with translate_errors(world):
         metadata = call_with_deadline(lambda seconds: client.list_topics(timeout=seconds))
-    return set(metadata.topics)
-
-
-def names(world: World) -> list[str]:
-    """Return the names of all topics, without the internal topics of Kafka, MSK and MSK Connect."""
     internal = ("__consumer", "__amazon_msk")
-    return sorted(topic for topic in _list_names(world) if not topic.startswith(internal))
+    return sorted(topic for topic in metadata.topics if not topic.startswith(internal))
 
 
 def watermark_offsets(
@@ -264,12 +257,14 @@ def watermark_offsets(
     )
 
 
-def end_offsets(world: World, topic: str) -> dict[int, int]:
+def end_offsets(world: World, topic: str, consumer: Optional[Consumer] = None) -> dict[int, int]:
     """Return {partition: end offset} of a topic.
 
-    `read(start_offsets=…)` reads later messages from these offsets. Raises as `watermark_offsets`.
+    `read(start_offsets=…)` reads later messages from these offsets. Raises as `watermark_offsets`, which takes
+    the same arguments.
     """
-    return {partition: end for partition, (_, end) in watermark_offsets(world, topic).items()}
+    watermarks = watermark_offsets(world, topic, consumer)
+    return {partition: end for partition, (_, end) in watermarks.items()}
 
 
 def offset_span(world: World, topic: str, consumer: Optional[Consumer] = None) -> int:
@@ -296,15 +291,14 @@ def all_end_offsets(
     Raises:
         StackError: Kafka does not respond.
     """
-    admin, ends = AdminClient(settings(world)), {}
+    admin = AdminClient(settings(world))
     with translate_errors(world):
         chosen = [*filter(is_chosen, admin.list_topics(timeout=ATTEMPT_SECONDS).topics)]
     with contextlib.closing(open_consumer(world)) as consumer:
-        for name in chosen:
-            watermarks = watermark_offsets(world, name, consumer)
-            end_of_topic = {partition: high for partition, (_, high) in watermarks.items()}
-            ends[name] = topic_id(world, name, admin), end_of_topic
-    return ends
+        return {
+            name: (topic_id(world, name, admin), end_offsets(world, name, consumer))
+            for name in chosen
+        }
 
 
 def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> str:
@@ -601,13 +595,13 @@ def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
         WorkbenchError: Kafka does not create the topic, or is down.
     """
     admin = AdminClient(settings(world))
-    if name not in _list_names(world, admin):
+    if name not in names(world, admin):
         topic = NewTopic(name, partitions, config=config)
         futures = admin.create_topics([topic], request_timeout=TIMEOUT_SECONDS)
         _await_result_of(world, name, futures[name], "created")
         # the controller has it before the brokers, which clients ask
         wait_until(
-            lambda: name in _list_names(world, admin), f"topic {name!r} to be known", interval=0.02
+            lambda: name in names(world, admin), f"topic {name!r} to be known", interval=0.02
         )
 
 
@@ -620,13 +614,13 @@ def delete(world: World, *topics: str) -> None:
     if not topics:
         return
     admin = AdminClient(settings(world))  # one connection for all requests
-    _list_names(world, admin)  # raises StackError if Kafka does not respond
+    names(world, admin)  # raises StackError if Kafka does not respond
     # all names, not only the listed ones: the controller may know a new topic before the broker does
     futures = admin.delete_topics(list(topics), request_timeout=TIMEOUT_SECONDS)
     for topic, future in futures.items():
         _await_result_of(world, topic, future, "deleted", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
     wait_until(
-        lambda: not {*topics} & _list_names(world, admin),
+        lambda: not {*topics} & {*names(world, admin)},
         f"topics {topics} to be gone",
         timeout=30,
     )

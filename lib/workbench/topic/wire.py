@@ -51,12 +51,10 @@ class WireMessage(NamedTuple):
     """The parts of a message.
 
     Attributes:
-        wire: name of the wire format.
         schema_id: a number; for Glue the UUID as text.
         body: the Avro data after the schema id.
     """
 
-    wire: str
     schema_id: SchemaId
     body: bytes
 
@@ -74,13 +72,13 @@ def prefix_size(world: World) -> int:
 
 def parse_wire_format(world: World, value: bytes) -> Optional[WireMessage]:
     """Return the parts of a message's value, None if it is not in the wire format."""
-    name, end = world.registry.wire, prefix_size(world)
-    magic, size = WIRE_FORMATS[name]
+    magic, size = WIRE_FORMATS[world.registry.wire]
+    end = prefix_size(world)
     if len(value) < end or not value.startswith(magic):
         return None
     raw = value[len(magic) : end]
     schema_id = str(UUID(bytes=raw)) if size == UUID_BYTES else int.from_bytes(raw, "big")
-    return WireMessage(name, schema_id, value[end:])
+    return WireMessage(schema_id, value[end:])
 
 
 def with_wire_columns(messages: DataFrame, world: World) -> DataFrame:
