@@ -26,7 +26,7 @@ import requests
 import worlds
 from moto.server import ThreadedMotoServer
 from workbench import connect, stack
-from workbench.base import params, paths, secrets, tls
+from workbench.base import params, paths, secrets
 from workbench.connect.configs import MYSQL_CONNECTORS
 from workbench.query import dialect, spark_sql
 from workbench.source import mariadb, postgres
@@ -115,7 +115,8 @@ def remove_all(world, loaded):
         for name in connect.names(loaded):
             connect.delete(loaded, name)
         slots = "SELECT slot_name, database FROM pg_replication_slots WHERE database IS NOT NULL"
-        for slot, database in postgres.query(loaded, slots).itertuples(index=False):
+        listed = postgres.query(loaded, slots, database="postgres")
+        for slot, database in listed.itertuples(index=False):
             postgres.drop_slot(loaded, slot, database)
         for database in DATABASES:
             session(loaded).sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
@@ -231,6 +232,10 @@ def cloud(near, tmp_path):
     assert text.count('  url: ""\n  wire') == 1
     text = text.replace('  url: ""\n  wire', f"  url: {near.registry.url}\n  wire")
     (root / "params" / "aws.yaml").write_text(text)
+    # the registry is another instance's: a client trusts the certificate of its own one
+    state = root / "var/instances/dry-run"
+    shutil.copytree(paths.state_dir() / "tls", state / "tls")
+    (state / "port_base").write_text(str(paths.stored_port_base()))
     known = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     known.start()
     moto = "http://{}:{}".format(*known.get_host_and_port())
@@ -276,9 +281,6 @@ def cloud(near, tmp_path):
             AWS_ALLOW_HTTP="true",
             GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0],
             WORKBENCH_ROOT=str(root),
-            REQUESTS_CA_BUNDLE=str(
-                tls.certificate_files()[0]
-            ),  # the registry is another instance's
             WORKBENCH_RUNS=str(tmp_path / "runs"),
             WORKBENCH_INSTANCE="dry-run",
             LOGNAME="analyst",

@@ -154,7 +154,7 @@ def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
         progress=False,
         executor="emr-notebook",
     )
-    assert [n["status"] for n in result.notebooks] == [
+    assert [n.status for n in result.notebooks] == [
         "passed",
         "failed",
         "skipped",

@@ -239,10 +239,10 @@ def test_a_relative_folder_is_taken_from_where_it_was_typed(project, monkeypatch
 def test_runs_of_two_instances_in_one_second_have_folders_of_their_own(project):
     world = params.load("local")
     with ThreadPoolExecutor(8) as pool:
-        made = [*pool.map(lambda _: run_record.create({}, world, [], {})[0], range(16))]
+        made = [*pool.map(lambda _: run_record.create({}, world, [], {}).folder, range(16))]
     assert len({*made}) == 16
     made[0].rmdir()  # the number of folders is no free name
-    assert run_record.create({}, world, [], {})[0] not in made[1:]
+    assert run_record.create({}, world, [], {}).folder not in made[1:]
 
 
 def test_secrets_of_the_secrets_manager_are_masked_in_a_run(account, monkeypatch, tmp_path):
@@ -324,14 +324,14 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     result = runner.run(parameters={"scale": "3"})
 
     assert result.status == "failed" and result.exit_code == 1
-    entries = {Path(e["path"]).stem: e for e in result.notebooks}
-    assert {k: e["status"] for k, e in entries.items()} == {
+    entries = {Path(e.path).stem: e for e in result.notebooks}
+    assert {k: e.status for k, e in entries.items()} == {
         "11_a": "passed",
         "12_b": "failed",
         "13_c": "skipped",
         "21_d": "passed",
     }
-    assert entries["11_a"]["checks"][0]["section"] == "1. Count"
+    assert entries["11_a"].checks[0]["section"] == "1. Count"
     assert "3" in str(
         [
             c.get("outputs")
@@ -341,8 +341,7 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
         ]
     )
     assert (
-        entries["12_b"]["error"]["name"] == "CheckFailed"
-        and "828" in entries["12_b"]["error"]["message"]
+        entries["12_b"].error["name"] == "CheckFailed" and "828" in entries["12_b"].error["message"]
     )
     lines = capsys.readouterr().out
     assert (
@@ -374,37 +373,35 @@ def test_run_stops_the_track_only_and_resumes(project, monkeypatch, capsys):
     again = runner.run(resume=True)
     assert (again.folder, again.status, again.exit_code) == (result.folder, "passed", 0)
     record = json.loads((again.folder / "run.json").read_text())
-    assert (
-        record["notebooks"][0]["seconds"] == entries["11_a"]["seconds"]
-    )  # was not run a second time
+    assert record["notebooks"][0]["seconds"] == entries["11_a"].seconds  # was not run a second time
     assert [e["status"] for e in record["notebooks"]] == ["passed"] * 4
 
 
-def earlier(project, name, status, instance=""):
-    """Write the record of a run of notebook 11_a, newer than the ones before."""
-    file = project / "runs" / name / "run.json"
-    file.parent.mkdir(parents=True)
-    entry = {"path": "10_outbox/11_a.ipynb", "status": status}
-    record = {"world": "local", "status": status, "parameters": {}, "notebooks": [entry]}
-    record["instance"] = instance or paths.instance_name()
-    file.write_text(json.dumps(record))
-    os.utime(file, (time.time(), 1e9 + len(list((project / "runs").iterdir()))))
-    return file.parent
+def earlier(books, status, instance=""):
+    """Write the record of a run of the notebooks, newer than the ones before; return its folder."""
+    opened = {path: notebooks.read(path) for path in books}
+    record = run_record.create(opened, params.load("local"), [], {})
+    record.status = record.notebooks[0].status = status
+    record.instance = instance or record.instance
+    record.save()
+    time_of_change = 1e9 + len(list(record.folder.parent.iterdir()))
+    os.utime(record.folder / "run.json", (time_of_change, time_of_change))
+    return record.folder
 
 
 def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
     """A run that passed makes an older failed one history."""
     books = [write(project, "10_outbox/11_a.ipynb")]
     assert run_record.find_resumable(books, "local", {}) is None
-    broken = earlier(project, "1-local", "failed")
-    assert run_record.find_resumable(books, "local", {})[0] == broken
-    earlier(project, "2-local", "passed")
+    broken = earlier(books, "failed")
+    assert run_record.find_resumable(books, "local", {}).folder == broken
+    earlier(books, "passed")
     assert run_record.find_resumable(books, "local", {}) is None
-    killed = earlier(project, "3-local", "running")
-    earlier(project, "4-local", "running", instance="of-another-one")
+    killed = earlier(books, "running")
+    earlier(books, "running", instance="of-another-one")
     assert run_record.find_resumable(books, "local", {"scale": 4}) is None
-    folder, record = run_record.find_resumable(books, "local", {})
-    assert folder == killed and record["notebooks"][0]["status"] == "pending"
+    found = run_record.find_resumable(books, "local", {})
+    assert found.folder == killed and found.notebooks[0].status == "pending"
 
 
 def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):
@@ -420,10 +417,9 @@ def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, c
 
 
 def test_resume_after_a_green_run_runs_everything(project, capsys):
-    write(project, "10_outbox/11_a.ipynb", "1 + 1")
-    green = earlier(project, "1-local", "passed")
+    green = earlier([write(project, "10_outbox/11_a.ipynb", "1 + 1")], "passed")
     result = runner.run(resume=True)
-    assert result.folder != green and result.status == "passed" and result.notebooks[0]["cells"]
+    assert result.folder != green and result.status == "passed" and result.notebooks[0].cells
     assert "no run to resume" in capsys.readouterr().out
 
 
@@ -440,7 +436,7 @@ def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):
     began = time.monotonic()
     result = quietly(timeout=3)
     assert time.monotonic() - began < 25
-    died, slow = (e["error"] for e in result.notebooks)
+    died, slow = (e.error for e in result.notebooks)
     assert (
         "kernel died" in died["message"]
         and died["section"] == "Die"
@@ -460,7 +456,7 @@ def test_own_data_that_differ_leave_the_run_passed_and_are_counted_apart(project
         "check.equal('rows', 828, 829, custom_data='/my/data')\ncheck.equal('rows', 829, 829, custom_data='/my/data')",
     )
     result = runner.run()
-    assert result.status == "passed" and [c["ok"] for c in result.notebooks[0]["checks"]] == [
+    assert result.status == "passed" and [c["ok"] for c in result.notebooks[0].checks] == [
         None,
         True,
     ]
@@ -474,7 +470,7 @@ def test_a_red_check_that_the_notebook_caught_is_still_red(project):
         "10_outbox/11_a.ipynb",
         "from workbench.checks import check\ntry:\n    check.equal('rows', 1, 2)\nexcept AssertionError:\n    pass",
     )
-    assert quietly().notebooks[0]["error"]["message"] == "check failed: rows"
+    assert quietly().notebooks[0].error["message"] == "check failed: rows"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

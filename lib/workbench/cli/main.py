@@ -10,7 +10,7 @@ import shutil
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 import typer
 
@@ -33,9 +33,6 @@ from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from . import dlq, operate, own, source
 from .options import WORLD, YES, open_world, parse_key_values, print_findings
-
-if TYPE_CHECKING:
-    from ..run.runner import RunResult
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -400,7 +397,7 @@ def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
         typer.confirm("End the run?", default=False, abort=True)
 
 
-def _report_run(result: "RunResult") -> typer.Exit:
+def _report_run(result: run_record.RunRecord) -> typer.Exit:
     """Print the result of a run; return the exit of the command."""
     echo(str(result), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")
