@@ -2,7 +2,6 @@
 begins with."""
 
 import datetime as dt
-import importlib.util
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 import on_aws
 import pytest
 from typer.testing import CliRunner
-from workbench.base import ROOT, aws, params, wait
+from workbench.base import ROOT, aws, files, params, wait
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.cli import main as cli
 from workbench.flow import CaptureFlow
@@ -36,26 +35,18 @@ def quiet(monkeypatch):
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
 
 
-@pytest.fixture
-def s3():
-    with on_aws.stubbed_client("s3") as stub:
-        yield stub
+@pytest.fixture(autouse=True)
+def bucket(monkeypatch):
+    """The texts in the bucket: {URI: text}."""
+    texts = {f"{BUCKET}/workbench/jobs/ingest.py": "published"}
+    monkeypatch.setattr(files, "read_text", texts.get)
+    return texts
 
 
 @pytest.fixture
 def serverless():
     with on_aws.stubbed_client("emr-serverless") as stub:
         yield stub
-
-
-def expect_head_object(s3, published=True):
-    asked = {"Bucket": "workbench-lake", "Key": "workbench/jobs/ingest.py"}
-    if published:
-        s3.add_response("head_object", {}, asked)
-    else:
-        s3.add_client_error(
-            "head_object", "404", "Not Found", http_status_code=404, expected_params=asked
-        )
 
 
 def expect_start_job_run(serverless, *more, mode="BATCH", minutes=720):
@@ -129,17 +120,17 @@ def told_once(monkeypatch, number):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
-    expect_head_object(s3)
+def test_a_job_is_started_and_followed_to_its_end(serverless):
     expect_start_job_run(serverless)
-    expect_get_job_run(serverless, "SUBMITTED", "RUNNING", "RUNNING", "SUCCESS")
+    expect_get_job_run(serverless, "SUBMITTED", "RUNNING")
+    serverless.add_client_error("get_job_run", "ThrottlingException", "Rate exceeded")
+    expect_get_job_run(serverless, "RUNNING", "SUCCESS")
     code, said = run()
     assert code == 0 and LOG in said[0]
     assert [line.rpartition(": ")[2] for line in said[1:]] == ["SUBMITTED", "RUNNING", "SUCCESS"]
 
 
-def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
-    expect_head_object(s3)
+def test_one_that_fails_is_told_with_emrs_reason_and_its_log(serverless):
     expect_start_job_run(serverless)
     expect_get_job_run(
         serverless,
@@ -151,8 +142,7 @@ def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
         run()
 
 
-def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(s3, serverless, monkeypatch):
-    expect_head_object(s3)
+def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(serverless, monkeypatch):
     expect_start_job_run(serverless, "--continuous", mode="STREAMING", minutes=0)
     expect_get_job_run(serverless, "RUNNING")
     serverless.add_response(
@@ -173,8 +163,7 @@ def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(s3, serverless, m
     )
 
 
-def test_one_that_ends_before_it_is_done_says_130(s3, serverless, monkeypatch):
-    expect_head_object(s3)
+def test_one_that_ends_before_it_is_done_says_130(serverless, monkeypatch):
     expect_start_job_run(serverless)
     expect_get_job_run(serverless, "RUNNING")
     serverless.add_response("cancel_job_run", {"applicationId": APPLICATION, "jobRunId": "j1"})
@@ -183,25 +172,14 @@ def test_one_that_ends_before_it_is_done_says_130(s3, serverless, monkeypatch):
     assert run()[0] == 130
 
 
-def test_one_that_somebody_else_stops_has_failed(s3, serverless):
-    expect_head_object(s3)
+def test_one_that_somebody_else_stops_has_failed(serverless):
     expect_start_job_run(serverless)
     expect_get_job_run(serverless, "RUNNING", "CANCELLED", details="cancelled by admin")
     with pytest.raises(StackError, match="is CANCELLED: cancelled by admin"):
         run()
 
 
-def test_who_does_not_wait_is_told_how_it_is_stopped(s3, serverless):
-    expect_head_object(s3)
-    expect_start_job_run(serverless)
-    code, said = run(wait=False)
-    assert (
-        code == 0 and f"cancel-job-run --application-id {APPLICATION} --job-run-id j1" in said[-1]
-    )
-
-
-def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
-    expect_head_object(s3)
+def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(serverless):
     expect_start_job_run(serverless)
     expect_get_job_run(serverless, "RUNNING")
     serverless.add_client_error("get_job_run", "ExpiredTokenException", "expired")
@@ -211,17 +189,8 @@ def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
     assert said[-1] == "job j1 on EMR Serverless was left in state RUNNING"
 
 
-def test_a_question_that_aws_does_not_answer_for_now_is_asked_again(s3, serverless):
-    expect_head_object(s3)
-    expect_start_job_run(serverless)
-    expect_get_job_run(serverless, "RUNNING")
-    serverless.add_client_error("get_job_run", "ThrottlingException", "Rate exceeded")
-    expect_get_job_run(serverless, "SUCCESS")
-    assert run()[0] == 0
-
-
-def test_nothing_is_started_before_it_is_published(s3):
-    expect_head_object(s3, published=False)
+def test_nothing_is_started_before_it_is_published(bucket):
+    bucket.clear()
     with pytest.raises(StackError, match="(?s)not in the bucket.*deploy/publish.sh --world aws"):
         run()
 
@@ -246,8 +215,8 @@ def test_it_takes_the_worlds_that_were_published_and_the_library_of_the_archive(
     (tmp_path / "environment/workbench/__init__.py").write_text("")
     (tmp_path / "environment/workbench/cli/__init__.py").write_text("")
     (tmp_path / "environment/workbench/cli/main.py").write_text("""import os
+root = os.environ["WORKBENCH_ROOT"]  # set before the library is imported
 def main(arguments):
-    root = os.environ["WORKBENCH_ROOT"]
     print(arguments, os.environ["WORKBENCH_SPARK"], os.environ["WORKBENCH_LOG"], os.listdir(f"{root}/params"), os.listdir(f"{root}/data/schemas"))
     raise SystemExit(7)
 """)
@@ -261,13 +230,6 @@ def main(arguments):
         done.stdout == f"{ARGUMENTS} classic info ['aws.yaml'] ['a.avsc']\n"
         and done.returncode == 7
     )
-
-
-def test_it_imports_the_library_after_it_has_said_where_things_are():
-    spec = importlib.util.spec_from_file_location("job", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert not hasattr(module, "workbench")
 
 
 # --- here
@@ -360,13 +322,12 @@ def test_the_verb_goes_where_it_is_told(monkeypatch):
             "--source",
             "topic",
             "--continuous",
-            "--no-wait",
         ).exit_code
         == 0
     )
     arguments, how = went[1]
     assert arguments == [*ARGUMENTS, "--source", "topic", "--continuous"]
-    assert how["continuous"] and not how["wait"]
+    assert how["continuous"]
 
 
 @pytest.mark.parametrize(

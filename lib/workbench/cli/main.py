@@ -295,9 +295,8 @@ def ingest(
     executor: str = typer.Option(
         "here",
         "--on",
-        help="Where the ingest runs: here, or emr-serverless (a job).",
+        help="Where the ingest runs: here, or emr-serverless (a job, which Ctrl-C cancels).",
     ),
-    wait: bool = typer.Option(True, help="Wait until a job on EMR ends; Ctrl-C cancels the job."),
 ) -> None:
     """Ingest the changes of captured tables into the lake, or run a streaming query.
 
@@ -320,9 +319,7 @@ def ingest(
         arguments += ["--source", source]
     if continuous:
         arguments.append("--continuous")
-    raise typer.Exit(
-        emr_jobs.run(loaded, arguments, continuous=continuous, wait=wait, progress=echo)
-    )
+    raise typer.Exit(emr_jobs.run(loaded, arguments, continuous=continuous, progress=echo))
 
 
 @app.command()
