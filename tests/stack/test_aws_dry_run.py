@@ -8,7 +8,6 @@ for MySQL that for it.
 """
 
 import contextlib
-import datetime as dt
 import difflib
 import json
 import os
@@ -26,7 +25,7 @@ import requests
 import worlds
 from moto.server import ThreadedMotoServer
 from workbench import connect, stack
-from workbench.base import params, paths, secrets
+from workbench.base import params, paths, secrets, tls
 from workbench.connect.configs import MYSQL_CONNECTORS
 from workbench.query import dialect, spark_sql
 from workbench.source import mariadb, postgres
@@ -64,39 +63,6 @@ CONNECTORS = (
     "movies_source",
     "movies_positions",
 )
-
-
-def certificate(folder):
-    """A certificate for localhost and its key, in files."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
-        .add_extension(x509.BasicConstraints(True, None), True)
-        .sign(key, hashes.SHA256())
-    )
-    files = folder / "certificate.pem", folder / "key.pem"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return tuple(map(str, files))
 
 
 @pytest.fixture(scope="module")
@@ -241,7 +207,7 @@ def cloud(near, tmp_path):
     moto = "http://{}:{}".format(*known.get_host_and_port())
     requests.post(f"{moto}/moto-api/reset", timeout=60)  # all servers of a process have one memory
     deployed(near, moto)
-    pair = certificate(tmp_path)
+    pair = tuple(map(str, tls.certificate_files()))  # for localhost, too
     spark_tls = aws_double.TlsProxy(pair, params.split_host_port(near.spark.url))
 
     def rest(method, path, body):
