@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,12 +41,6 @@ def module(monkeypatch, name, **functions):
         monkeypatch.setattr(importlib.import_module(f"workbench.{name}"), function, made)
 
 
-def test_help_names_every_verb():
-    out = call("--help").output
-    for verb in ("install demo up status run lab doctor log down clean trace").split():
-        assert f" {verb} " in out
-
-
 @pytest.mark.parametrize(
     "package, slow",
     [
@@ -60,22 +55,19 @@ def test_an_import_imports_nothing_slow(package, slow):
     assert done.stdout.strip() == "[]", done.stderr
 
 
-def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys):
-    for arguments, code in (
-        (["run", "--world", "locale"], 1),
-        (["run", "--param", "scale"], 2),
-        (["rnu"], 2),
-    ):
-        with pytest.raises(SystemExit) as e:
-            cli.main(arguments)
-        assert e.value.code == code, arguments
-        shown = capsys.readouterr().err
-        assert "Traceback" not in shown
-    cause = "there is no world 'locale'"
-    with pytest.raises(SystemExit):
-        cli.main(["run", "--world", "locale"])
+@pytest.mark.parametrize(
+    "arguments, code, says",
+    [
+        (["run", "--world", "locale"], 1, "(?s)there is no world 'locale'.*did you mean 'local'"),
+        (["run", "--param", "scale"], 2, "name=value"),
+        (["rnu"], 2, "rnu"),
+    ],
+)
+def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys, arguments, code, says):
+    with pytest.raises(SystemExit) as e:
+        cli.main(arguments)
     shown = capsys.readouterr().err
-    assert cause in shown and "did you mean 'local'" in shown
+    assert e.value.code == code and "Traceback" not in shown and re.search(says, shown)
 
 
 def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(
@@ -168,16 +160,11 @@ def test_clean_asks_keeps_downloads_and_refuses_while_services_run(monkeypatch, 
     assert (paths.state_dir() / "lake").exists()
     assert call("clean", "--yes").exit_code == 0
     assert not paths.state_dir().exists() and not (folders / "runs").exists()
-    assert (folders / "var/lib").exists()
-    assert "nothing to remove" in call("clean").output
-
-
-def test_an_instance_may_have_the_name_of_a_folder_of_downloads(monkeypatch, folders):
-    monkeypatch.setenv("WORKBENCH_INSTANCE", "lib")
-    module(monkeypatch, "stack", running=list)
+    monkeypatch.setenv("WORKBENCH_INSTANCE", "lib")  # the name of a folder of downloads
     (paths.state_dir() / "lake").mkdir(parents=True)
     assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
-    assert (folders / "var/lib/kafka").exists()
+    assert (folders / "var/lib").exists()
+    assert "nothing to remove" in call("clean").output
 
 
 @pytest.fixture
@@ -219,26 +206,11 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
     assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
 
 
-@pytest.mark.parametrize("going_on", ["another"], indirect=True)
-def test_clean_asks_under_a_run_of_another_instance(monkeypatch, folders, going_on):
-    """All instances share runs/."""
-    module(monkeypatch, "stack", running=list)
-    refused = call("clean", input="\n")
-    assert refused.exit_code == 1 and f"(process {going_on})" in refused.output
-    assert (folders / "runs/one").exists()
-
-
 def test_down_lists_the_slots_that_stay(monkeypatch, folders):
     module(monkeypatch, "stack", down=lambda say: ["kafka"])
     paths.flows_dir().mkdir()
     monkeypatch.setattr(own, "describe_slots", lambda: ["replication slot msk_own_bikes"])
     assert "replication slot msk_own_bikes" in call("down").output
-
-
-def test_a_run_that_is_gone_is_not_asked_about(monkeypatch, folders):
-    (paths.state_dir() / "run.lock").write_text("7")  # what a killed one leaves
-    module(monkeypatch, "stack", down=lambda say: ["kafka"])
-    assert call("down").exit_code == 0
 
 
 def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):

@@ -1,7 +1,6 @@
 """Connector configurations and validation that need no Connect."""
 
 import importlib
-import itertools
 import json
 import re
 import socket
@@ -9,7 +8,7 @@ import socket
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import http, params, paths, secrets, wait
+from workbench.base import http, params, paths, secrets
 from workbench.base.errors import ConnectorError, ServiceLost, StackError
 from workbench.connect import configs, rest, validation
 from workbench.connect.rest import KafkaConnect
@@ -91,29 +90,6 @@ def test_a_file_of_a_sink_is_on_this_machine_also_where_the_lake_is_not():
 def test_absent_connect_is_named():
     with pytest.raises(StackError, match="(?s)the service connect is stopped.*workbench up"):
         connect.plugins(_with(url="http://127.0.0.1:1"))
-
-
-def test_running_once_is_not_yet_running(monkeypatch):
-    """However long the first answer takes: a task that has begun a moment ago may fail the next."""
-    answers = itertools.chain(["RUNNING", None, "UNASSIGNED"], itertools.repeat("RUNNING"))
-    clock = itertools.count()
-    seen = []
-
-    def find_status(self, name):
-        state = next(answers)
-        seen.append(state)
-        if state is None:
-            raise StackError("Connect does not answer")
-        return {"state": state, "tasks": [{"state": state}]}
-
-    monkeypatch.setattr(KafkaConnect, "find_status", find_status)
-    monkeypatch.setattr(KafkaConnect, "failure", lambda self, name: None)
-    monkeypatch.setattr(
-        validation.time, "monotonic", lambda: next(clock) / 2
-    )  # half a second each time that it is asked
-    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    assert connect.wait_running(WORLD, "x", stable_for=1)["state"] == "RUNNING"
-    assert seen[:4] == ["RUNNING", None, "UNASSIGNED", "RUNNING"] and len(seen) > 4
 
 
 class FakePlugin:

@@ -122,12 +122,6 @@ def test_where_emr_leaves_nothing_it_is_said(emr, left):
     assert done.reason == f"EMR wrote no notebook to s3://workbench-lake/runs/1767225600/{NAME}"
 
 
-def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
-    monkeypatch.setattr(aws, "parameters", lambda *_: {"lake/bucket": "b"})
-    with pytest.raises(StackError, match="(?s)no parameter 'emr/cluster'.*`deploy/up.sh` creates"):
-        emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
-
-
 def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
     monkeypatch.setattr(
@@ -203,9 +197,8 @@ def test_a_cluster_that_has_ended_is_told(emr):
         emr_notebook.execute_notebook(WORLD, PATH, {})
 
 
-@pytest.mark.parametrize("world", ["local", "cluster"])
-def test_a_world_that_is_none_of_aws_is_told_before_a_run_begins(world, monkeypatch, tmp_path):
+def test_a_world_that_is_none_of_aws_is_told_before_a_run_begins(monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
     with pytest.raises(StackError, match="(?s)has no deployment on AWS.*--world aws"):
-        runner.run(["00_start_here"], world, executor="emr-notebook", progress=False)
+        runner.run(["00_start_here"], "local", executor="emr-notebook", progress=False)
     assert not (tmp_path / "runs").exists()
