@@ -23,6 +23,7 @@ import boto3
 import pytest
 import requests
 import worlds
+import yaml
 from moto.server import ThreadedMotoServer
 from workbench import connect, stack
 from workbench.base import params, paths, secrets, tls
@@ -103,26 +104,24 @@ def deployed(near, at):
         )
 
     pg, my = near.postgres, near.mysql
-    given = {
-        "postgres/host": pg.host,
-        "postgres/port": str(pg.port),
-        "mysql/host": my.host,
-        "mysql/port": str(my.port),
-        "kafka/bootstrap": near.kafka.bootstrap,
-        "kafka/cluster": f"arn:aws:kafka:{REGION}:{ACCOUNT}:cluster/workbench/0a1b2c3d-0000-0000-0000-000000000000-1",
-        "connect/subnets": "subnet-1,subnet-2",
-        "connect/security_groups": "sg-1",
-        "connect/log_group": "/workbench/connect",
-        "connect/worker_configuration": f"arn:aws:kafkaconnect:{REGION}:{ACCOUNT}:worker-configuration/workbench/0a1b2c3d-0000-0000-0000-000000000001",
-        "lake/bucket": BUCKET,
-        "query/workgroup": "workbench",
-        "spark/application": "00f1r4c2hs0mq01p",
-        "spark/role": f"arn:aws:iam::{ACCOUNT}:role/workbench-spark",
-        **{
-            f"connect/role/{name}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{name}"
-            for name in CONNECTORS
-        },
-    }
+    arn, roles = f"{REGION}:{ACCOUNT}", f"arn:aws:iam::{ACCOUNT}:role/workbench"
+    given = yaml.safe_load(f"""
+        postgres/host: {pg.host}
+        postgres/port: "{pg.port}"
+        mysql/host: {my.host}
+        mysql/port: "{my.port}"
+        kafka/bootstrap: {near.kafka.bootstrap}
+        kafka/cluster: arn:aws:kafka:{arn}:cluster/workbench/0a1b2c3d-0000-0000-0000-000000000000-1
+        connect/subnets: subnet-1,subnet-2
+        connect/security_groups: sg-1
+        connect/log_group: /workbench/connect
+        connect/worker_configuration: arn:aws:kafkaconnect:{arn}:worker-configuration/workbench/0a1b2c3d-0000-0000-0000-000000000001
+        lake/bucket: {BUCKET}
+        query/workgroup: workbench
+        spark/application: 00f1r4c2hs0mq01p
+        spark/role: {roles}-spark
+        """)
+    given |= {f"connect/role/{name}": f"{roles}-connect-{name}" for name in CONNECTORS}
     for name, value in given.items():
         client("ssm").put_parameter(
             Name=f"/workbench/{name}", Value=value, Type="String", Overwrite=True

@@ -443,7 +443,7 @@ def test_6_every_connector_has_a_plugin_that_5_connect_makes():
         for path in (ROOT / "params/connectors").glob("*.json")
         if path.stem not in on_aws.EMBEDDED_ONLY
     }
-    assert used == {plugin for plugin, _ in msk.CUSTOM_PLUGINS.values()}
+    assert used == {*msk.CUSTOM_PLUGINS.values()}
 
 
 # -- 8. Connect and the registry on EKS
@@ -513,19 +513,17 @@ def test_9_release_applications_metastore_and_bootstrap():
         "Livy",
         "JupyterEnterpriseGateway",
     }
-    glue = {
-        "hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
-    }
-    assert {
+    settings = {
         c["Classification"]: c["ConfigurationProperties"] for c in cluster["Configurations"]
-    } == {
-        "spark-hive-site": glue,
-        "hive-site": glue,
-        "spark-defaults": dict.fromkeys(
-            ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH"),
-            "/opt/workbench/environment",
-        ),
     }
+    assert settings == yaml.safe_load("""
+        spark-hive-site: &glue
+          hive.metastore.client.factory.class: com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory
+        hive-site: *glue
+        spark-defaults:
+          spark.executorEnv.PYTHONPATH: /opt/workbench/environment
+          spark.yarn.appMasterEnv.PYTHONPATH: /opt/workbench/environment
+        """)
     bucket = one("AWS::S3::Bucket")["BucketName"]
     (script,) = [b["ScriptBootstrapAction"] for b in cluster["BootstrapActions"]]
     assert (

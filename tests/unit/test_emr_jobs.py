@@ -1,7 +1,7 @@
 """`workbench ingest` as a job on EMR: started, followed, stopped, failed; and the script that it
 begins with."""
 
-import datetime as dt
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import on_aws
 import pytest
+import yaml
 from typer.testing import CliRunner
 from workbench.base import ROOT, aws, files, params, wait
 from workbench.base.errors import LakeError, ParamsError, StackError
@@ -21,7 +22,7 @@ from workbench.tracks import ingest as here
 
 pytestmark = pytest.mark.aws
 
-WORLD, NOW = on_aws.world(), dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
+WORLD = on_aws.world()
 APPLICATION = on_aws.PARAMETERS["spark/application"]
 ARGUMENTS = ["ingest", "cdc_events", "--world", "aws"]
 ARN = f"arn:aws:emr-serverless:{on_aws.REGION}:{on_aws.ACCOUNT}:/applications/{APPLICATION}/jobruns/j1"
@@ -52,55 +53,47 @@ def serverless():
 def expect_start_job_run(serverless, *more, mode="BATCH", minutes=720):
     settings = emr.serverless_conf(WORLD)
     assert settings["spark.archives"] == f"{BUCKET}/{emr.ENVIRONMENT_ARCHIVE}#environment"
-    serverless.add_response(
-        "start_job_run",
-        {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN},
-        {
-            "applicationId": APPLICATION,
-            "executionRoleArn": on_aws.PARAMETERS["spark/role"],
-            "mode": mode,
-            "name": "workbench-ingest-cdc_events",
-            "executionTimeoutMinutes": minutes,
-            "tags": {"workbench:deployment": "workbench"},
-            "jobDriver": {
-                "sparkSubmit": {
-                    "entryPoint": f"{BUCKET}/workbench/jobs/ingest.py",
-                    "entryPointArguments": [f"{BUCKET}/workbench", *ARGUMENTS, *more],
-                }
-            },
-            "configurationOverrides": {
-                "applicationConfiguration": [
-                    {"classification": "spark-defaults", "properties": settings}
-                ],
-                "monitoringConfiguration": {
-                    "s3MonitoringConfiguration": {"logUri": f"{BUCKET}/logs/spark/"}
-                },
-            },
-        },
-    )
+    arguments = [f"{BUCKET}/workbench", *ARGUMENTS, *more]
+    request = yaml.safe_load(f"""
+        applicationId: {APPLICATION}
+        executionRoleArn: {on_aws.PARAMETERS["spark/role"]}
+        mode: {mode}
+        name: workbench-ingest-cdc_events
+        executionTimeoutMinutes: {minutes}
+        tags: {{"workbench:deployment": workbench}}
+        jobDriver:
+          sparkSubmit:
+            entryPoint: {BUCKET}/workbench/jobs/ingest.py
+            entryPointArguments: {arguments}
+        configurationOverrides:
+          applicationConfiguration:
+          - classification: spark-defaults
+            properties: {json.dumps(settings)}
+          monitoringConfiguration:
+            s3MonitoringConfiguration: {{logUri: {BUCKET}/logs/spark/}}
+        """)
+    started = {"applicationId": APPLICATION, "jobRunId": "j1", "arn": ARN}
+    serverless.add_response("start_job_run", started, request)
 
 
 def expect_get_job_run(serverless, *states, details="-"):
+    """Without `createdAt`, for example, botocore would refuse the response."""
     for state in states:
-        serverless.add_response(
-            "get_job_run",
-            {
-                "jobRun": {
-                    "applicationId": APPLICATION,
-                    "jobRunId": "j1",
-                    "arn": ARN,
-                    "createdBy": on_aws.PARAMETERS["spark/role"],
-                    "createdAt": NOW,
-                    "updatedAt": NOW,
-                    "executionRole": on_aws.PARAMETERS["spark/role"],
-                    "state": state,
-                    "stateDetails": details,
-                    "releaseLabel": "emr-7.13.0",
-                    "jobDriver": {"sparkSubmit": {"entryPoint": f"{BUCKET}/x.py"}},
-                }
-            },
-            {"applicationId": APPLICATION, "jobRunId": "j1"},
-        )
+        job_run = yaml.safe_load(f"""
+            applicationId: {APPLICATION}
+            jobRunId: j1
+            arn: {ARN}
+            createdBy: {on_aws.PARAMETERS["spark/role"]}
+            createdAt: 2026-01-01 00:00:00
+            updatedAt: 2026-01-01 00:00:00
+            executionRole: {on_aws.PARAMETERS["spark/role"]}
+            state: {state}
+            stateDetails: {json.dumps(details)}
+            releaseLabel: emr-7.13.0
+            jobDriver: {{sparkSubmit: {{entryPoint: {BUCKET}/x.py}}}}
+            """)
+        asked = {"applicationId": APPLICATION, "jobRunId": "j1"}
+        serverless.add_response("get_job_run", {"jobRun": job_run}, asked)
 
 
 def run(more=(), **how):

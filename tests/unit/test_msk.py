@@ -6,6 +6,7 @@ import botocore.session
 import on_aws
 import pandas as pd
 import pytest
+import yaml
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 from workbench import connect
@@ -232,38 +233,29 @@ def test_apply_creates_what_is_not_there(msk, protocol, said):
     made = connect.apply(world, NAME, {**given, "name": NAME})
     assert (made["name"], made["type"], made["state"]) == (NAME, "source", "UNASSIGNED")
     assert made["tasks"] == []
-    authentication, encryption = said
     ((_, request),) = msk.changes
-    assert request == {
-        "connectorName": "workbench-outbox_source",
-        "connectorConfiguration": CONFIG,
-        "kafkaConnectVersion": "3.7.x",
-        "capacity": {"provisionedCapacity": {"mcuCount": 1, "workerCount": 1}},
-        "kafkaCluster": {
-            "apacheKafkaCluster": {
-                "bootstrapServers": "b-1.example:9098,b-2.example:9098",
-                "vpc": {"subnets": ["subnet-1", "subnet-2"], "securityGroups": ["sg-1"]},
-            }
-        },
-        "kafkaClusterClientAuthentication": {"authenticationType": authentication},
-        "kafkaClusterEncryptionInTransit": {"encryptionType": encryption},
-        "logDelivery": {
-            "workerLogDelivery": {
-                "cloudWatchLogs": {"enabled": True, "logGroup": "/workbench/connect"}
-            }
-        },
-        "plugins": [
-            {
-                "customPlugin": {
-                    "customPluginArn": f"{ARN}:custom-plugin/workbench-debezium-postgres/1",
-                    "revision": 3,
-                }
-            }
-        ],
-        "serviceExecutionRoleArn": on_aws.PARAMETERS[f"connect/role/{NAME}"],
-        "tags": {"workbench:deployment": "workbench"},
-        "workerConfiguration": {"workerConfigurationArn": WORKER, "revision": 2},
-    }
+    assert request.pop("connectorConfiguration") == CONFIG
+    role = on_aws.PARAMETERS[f"connect/role/{NAME}"]
+    assert request == yaml.safe_load(f"""
+        connectorName: workbench-outbox_source
+        kafkaConnectVersion: 3.7.x
+        capacity: {{provisionedCapacity: {{mcuCount: 1, workerCount: 1}}}}
+        kafkaCluster:
+          apacheKafkaCluster:
+            bootstrapServers: b-1.example:9098,b-2.example:9098
+            vpc: {{subnets: [subnet-1, subnet-2], securityGroups: [sg-1]}}
+        kafkaClusterClientAuthentication: {{authenticationType: {said[0]}}}
+        kafkaClusterEncryptionInTransit: {{encryptionType: {said[1]}}}
+        logDelivery:
+          workerLogDelivery: {{cloudWatchLogs: {{enabled: true, logGroup: /workbench/connect}}}}
+        plugins:
+        - customPlugin:
+            customPluginArn: {ARN}:custom-plugin/workbench-debezium-postgres/1
+            revision: 3
+        serviceExecutionRoleArn: {role}
+        tags: {{"workbench:deployment": workbench}}
+        workerConfiguration: {{workerConfigurationArn: {WORKER}, revision: 2}}
+        """)
 
 
 def test_the_same_again_changes_nothing(msk):

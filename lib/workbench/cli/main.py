@@ -4,11 +4,9 @@ Modules that are slow to import are imported when their command runs.
 """
 
 import contextlib
-import errno
 import os
 import shutil
 import sys
-import traceback
 from pathlib import Path
 from typing import Optional
 
@@ -26,12 +24,11 @@ from ..base import (
     pidfiles,
     secrets,
 )
-from ..base.errors import redact_credentials
-from ..base.terminal import echo, escape_unprintable
+from ..base.terminal import echo
 from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
-from . import dlq, operate, own, source
+from . import dlq, failures, operate, own, source
 from .options import WORLD, YES, open_world, parse_key_values, print_findings
 
 app = typer.Typer(
@@ -42,8 +39,8 @@ app = typer.Typer(
 )
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(source.app, name="source")
-own.register(app)
-operate.register(app)
+app.add_typer(own.app)
+app.add_typer(operate.app)
 FROM_DIR = typer.Option(
     None,
     "--from",
@@ -69,8 +66,7 @@ def main(arguments: Optional[list[str]] = None) -> None:
         paths.link_safe_root()
         app(arguments)
     except Exception as e:  # noqa: BLE001 - the text may come from a service or from data, and is escaped
-        error = e if isinstance(e, WorkbenchError) else _to_user_error(e) or _unexpected_error(e)
-        echo(str(error), "red", stderr=True)
+        echo(str(failures.to_error(e)), "red", stderr=True)
         sys.exit(1)
 
 
@@ -337,50 +333,6 @@ def trace(
     if not track.flow.names:
         raise LakeError(f"{table} has no captured tables", expected="a captured table")
     echo(repr(traces.row(loaded, track.flow, name, key)))
-
-
-def _unexpected_error(e: Exception) -> WorkbenchError:
-    """Write the traceback of an unforeseen exception to a private file, and return an error for it.
-
-    The text of the exception may come from a service or from data. So it is escaped, and credentials
-    are removed from the file.
-    """
-    trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
-    file = paths.state_dir() / "log" / "traceback.txt"
-    content = redact_credentials(trace).encode("utf-8", "backslashreplace")
-    try:
-        paths.write_private_file(file, content)
-        location = f"traceback in {paths.display_path(file)}"
-    except OSError as cause:
-        location = f"traceback not written to {paths.display_path(file)}: {cause.strerror}"
-    return WorkbenchError(
-        f"{type(e).__name__}: {escape_unprintable(str(e))}",
-        location=location,
-        hint="this error is unexpected: read the traceback, and report it",
-    )
-
-
-def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
-    """Return an error with a hint for a full disk or for missing file permissions, else None.
-
-    After one `sudo make`, for example, files of the checkout belong to root.
-    """
-    if not isinstance(e, OSError):
-        return None
-    if e.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorkbenchError(
-            f"the disk is full: {e.strerror}",
-            location=e.filename or f"var/ or runs/ of {paths.ROOT}",
-            hint="free disk space (`make clean` removes service data, lake and runs), then try again",
-        )
-    if e.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return WorkbenchError(
-            f"a file cannot be read or written: {e.strerror}",
-            location=str(e.filename or paths.VAR_DIR),
-            expected="var/ and runs/ belong to the user who runs this",
-            hint='sudo chown -R "$(id -un)" var runs',
-        )
-    return None
 
 
 def _confirm_stopping_run(pids: list[str], yes: bool) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Callable, Optional, Sequence
 
 import nbformat
 
-from ..base import aws, errors, params, terminal, wait
+from ..base import errors, params, terminal, wait
 from ..spark import emr
 from ..stack import process
 from . import emr_notebook, export, notebooks, run_record
@@ -64,8 +64,7 @@ def run(
     books = {path: notebooks.read(path) for path in notebooks.find(targets)}
     loaded = params.load(world)
     if executor == "emr-notebook":
-        for name in emr_notebook.REQUIRED_PARAMETERS:  # raises StackError before the run starts
-            aws.parameter(loaded.region, loaded.stack.deployment, name)
+        emr_notebook.find_cluster(loaded)  # raises StackError before the run starts
     converted = notebooks.convert_parameters(books, parameters or {})
     full_disk = process.disk_full_message()
     if full_disk:
@@ -94,26 +93,18 @@ def run(
         try:
             _run_all(record, books, execute, echo)
         finally:
-            if _uses_session(loaded, executor):
+            if executor == "here" and loaded.spark.kind == "emr_serverless":
                 # Killed kernels leave their shared session running, which costs money
                 emr.terminate_sessions(loaded)
         run_record.write_report(record.folder)
     return record
 
 
-def _uses_session(world: params.World, executor: str) -> bool:
-    """Return whether the kernels share a Spark session on EMR Serverless."""
-    return executor == "here" and world.spark.kind == "emr_serverless"
-
-
 def _execution(world: params.World, executor: str, timeout: float, echo: Echo) -> Execute:
     """Return the function that executes a notebook."""
     if executor == "emr-notebook":
         return partial(emr_notebook.execute_notebook, world, timeout=timeout)
-    execute = partial(execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo))
-    if _uses_session(world, executor):
-        return partial(_retry_on_lost_session, execute, echo)
-    return execute
+    return partial(execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo))
 
 
 def _run_lock() -> contextlib.AbstractContextManager[str]:
@@ -128,21 +119,6 @@ def _run_lock() -> contextlib.AbstractContextManager[str]:
         )
 
     return wait.file_lock(lock, on_locked)
-
-
-def _retry_on_lost_session(
-    execute: Execute, echo: Echo, path: Path, values: dict[str, Any]
-) -> ExecutionResult:
-    """Execute a notebook, and once more if its Spark session was lost, such as by an idle timeout.
-
-    A notebook can be run again, because its first cells create what it needs.
-    """
-    result = execute(path, values)
-    failure = result.failure()
-    if failure and "Spark was restarted or is gone" in failure["message"]:
-        echo("    the Spark session was lost: running the notebook once more")
-        return execute(path, values)
-    return result
 
 
 def _run_all(
