@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import typer
@@ -73,10 +74,8 @@ def test_errors_are_text_and_exit_1_and_wrong_usage_is_2(capsys, arguments, code
 def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(
     monkeypatch, capsys, tmp_path
 ):
-    def fails(world):
-        raise RuntimeError("http://me:geheim@host says \x1b[2J\n  next:     rm -r")
-
-    module(monkeypatch, "stack", status=fails)
+    error = RuntimeError("http://me:geheim@host says \x1b[2J\n  next:     rm -r")
+    module(monkeypatch, "stack", status=mock.Mock(side_effect=error))
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
     with pytest.raises(SystemExit) as e:
         cli.main(["status"])
@@ -91,11 +90,8 @@ def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(
         and "geheim" not in text
         and file.stat().st_mode & 0o777 == 0o600
     )
-    monkeypatch.setattr(
-        paths,
-        "write_private_file",
-        lambda path, content: (_ for _ in ()).throw(OSError(28, "No space")),
-    )
+    full = mock.Mock(side_effect=OSError(28, "No space"))
+    monkeypatch.setattr(paths, "write_private_file", full)
     with pytest.raises(SystemExit):
         cli.main(["status"])
     assert "traceback not written" in (shown := capsys.readouterr().err) and "No space" in shown
@@ -229,14 +225,13 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     assert "source_hidden" in Path(template.partition("=")[2]).read_text()
 
 
-@pytest.mark.parametrize("options, level", [(["-v"], "info"), (["--verbose"], "info"), ([], None)])
+@pytest.mark.parametrize("options, level", [(["-v"], "info"), ([], None)])
 def test_a_verbose_run_logs_in_kernels_and_jobs(monkeypatch, options, level):
-    monkeypatch.setenv("WORKBENCH_LOG", "")
-    monkeypatch.delenv("WORKBENCH_LOG")
+    monkeypatch.delenv("WORKBENCH_LOG", raising=False)
     result = SimpleNamespace(status="passed", report="runs/report.html", exit_code=0)
     levels = []
 
-    def run(targets, world, values, **options):
+    def run(*given, **options):
         levels.append(os.environ.get("WORKBENCH_LOG"))
         return result
 
@@ -245,10 +240,7 @@ def test_a_verbose_run_logs_in_kernels_and_jobs(monkeypatch, options, level):
 
 
 def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys):
-    def status(world):
-        raise KeyboardInterrupt
-
-    module(monkeypatch, "stack", status=status)
+    module(monkeypatch, "stack", status=mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(SystemExit) as e:
         cli.main(["status"])
     assert e.value.code == 130 and "Traceback" not in capsys.readouterr().err
