@@ -85,32 +85,6 @@ def test_snapshot_is_one_flat_message_per_row_and_applying_again_changes_nothing
     assert topics.offset_span(lab, topic) == before
 
 
-def test_update_and_delete_come_out_as_in_the_walkthrough(lab, source):
-    _, topic = source
-    place = topics.end_offsets(lab, topic)
-    total = topics.offset_span(lab, topic)
-    postgres.execute(
-        lab, "UPDATE datalake.orders SET shipped_date = '1998-06-15' WHERE order_id = 11077"
-    )
-    postgres.execute(lab, "DELETE FROM datalake.cdc_events WHERE order_id = 10248")
-    topics.wait_for_messages(lab, topic, total + 3, connector=SOURCE)
-    values = [
-        value and json.loads(value)["payload"]
-        for value in topics.read(lab, topic, start_offsets=place)["value"]
-    ]
-    assert (values[0]["order_id"], values[0]["__op"], values[0]["shipped_date"]) == (
-        11077,
-        "u",
-        10392,
-    )
-    assert (values[1]["order_id"], values[1]["__op"], values[1]["__deleted"]) == (
-        10248,
-        "d",
-        "true",
-    )
-    assert values[2] is None  # the tombstone, as drop.tombstones=false kept it
-
-
 def test_committed_avro_schema_is_in_step_with_the_topic(lab, source):
     _, topic = source
     schema = json.loads(topics.read(lab, topic, limit=1)["value"][0])["schema"]

@@ -115,26 +115,19 @@ def test_doctor_exits_1_on_a_problem(monkeypatch):
     [("problem", "memory", False), ("problem", "jars", True), ("warning", "memory", True)],
 )
 def test_demo_goes_in_order_and_stops_at_a_problem(monkeypatch, tmp_path, level, subject, runs):
-    done = []
     found = [SimpleNamespace(level=level, subject=subject, detail="", remedy="")]
+    steps = mock.Mock()
+    steps.run.return_value = SimpleNamespace(status="failed", report="report.html", exit_code=1)
     module(monkeypatch, "stack.doctor", examine=lambda world: found)
-    module(monkeypatch, "stack.artifacts", install=lambda say, *more: done.append("install"))
-    module(monkeypatch, "stack", up=lambda world, progress: done.append("up"))
-    result = SimpleNamespace(
-        notebooks=[], status="failed", seconds=1, report="runs/report.html", exit_code=1
-    )
-    module(
-        monkeypatch,
-        "run.runner",
-        run=lambda targets, world, values, **k: done.append((targets, values)) or result,
-    )
+    module(monkeypatch, "stack.artifacts", install=steps.install)
+    module(monkeypatch, "stack", up=steps.up)
+    module(monkeypatch, "run.runner", run=steps.run)
     result = call("demo", "--from", str(tmp_path))
     assert result.exit_code == 1
-    assert done == (
-        ["install", "up", (["00_start_here", "10_outbox"], {"from_dir": str(tmp_path)})]
-        if runs
-        else []
-    )
+    assert [each[0] for each in steps.method_calls] == (["install", "up", "run"] if runs else [])
+    if runs:
+        values = {"from_dir": str(tmp_path)}
+        steps.run.assert_called_with(["00_start_here", "10_outbox"], "local", values)
     assert ("make down" in result.output) == runs
 
 

@@ -110,13 +110,8 @@ def test_where_emr_leaves_nothing_it_is_said(emr, left):
 
 def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
-    monkeypatch.setattr(
-        params,
-        "load",
-        lambda name: WORLD.model_copy(
-            update={"spark": WORLD.spark.model_copy(update={"kind": "classic"})}
-        ),
-    )
+    spark = WORLD.spark.model_copy(update={"kind": "classic"})
+    monkeypatch.setattr(params, "load", lambda name: WORLD.model_copy(update={"spark": spark}))
     asked = []
 
     def notebook(world, path, values, timeout):
