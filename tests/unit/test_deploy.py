@@ -156,40 +156,41 @@ def ingress(**given):
         for rule in rules if kind in ("SecurityGroup", "SecurityGroupIngress") else ():
             ports = {rule.get("FromPort"), rule.get("ToPort")}
             (port,) = ports if rule["IpProtocol"] != "-1" else ["all"]
-            found.add(
-                (
-                    rule.get("GroupId", f"<{key}>"),
-                    port,
-                    rule.get("SourceSecurityGroupId") or rule["CidrIp"],
-                )
-            )
+            source = rule.get("SourceSecurityGroupId") or rule["CidrIp"]
+            way = rule.get("GroupId", key), str(port), source
+            found.add(tuple(part.strip("<>") for part in way))
     return found
 
 
-EVER = {
-    ("<KafkaGroup>", "all", "<KafkaGroup>"),
-    ("<KafkaGroup>", 9098, "<BastionGroup>"),
-    ("<KafkaGroup>", 9098, "<ConnectGroup>"),
-    ("<KafkaGroup>", 9098, "<SparkGroup>"),
-    ("<DatabaseGroup>", 5432, "<BastionGroup>"),
-    ("<DatabaseGroup>", 5432, "<ConnectGroup>"),
-    ("<DatabaseGroup>", 5432, "<SparkGroup>"),
-    ("<EndpointGroup>", 443, "10.20.0.0/16"),
-    ("<SparkGroup>", "all", "<SparkGroup>"),
-    ("<SparkGroup>", 8443, "<ServiceGroup>"),
-    ("<ServiceGroup>", 9443, "<SparkGroup>"),
-    ("<SparkGroup>", 18888, "<WorkspaceGroup>"),
-}
+EVER = """
+    KafkaGroup all KafkaGroup
+    KafkaGroup 9098 BastionGroup
+    KafkaGroup 9098 ConnectGroup
+    KafkaGroup 9098 SparkGroup
+    DatabaseGroup 5432 BastionGroup
+    DatabaseGroup 5432 ConnectGroup
+    DatabaseGroup 5432 SparkGroup
+    EndpointGroup 443 10.20.0.0/16
+    SparkGroup all SparkGroup
+    SparkGroup 8443 ServiceGroup
+    ServiceGroup 9443 SparkGroup
+    SparkGroup 18888 WorkspaceGroup
+    """
+IF_WANTED = """
+    MySqlGroup 3306 BastionGroup
+    MySqlGroup 3306 ConnectGroup
+    MySqlGroup 3306 SparkGroup
+    BastionGroup 22 203.0.113.9/32
+    """
 
 
 def test_3_who_may_come_in_where():
-    assert ingress() == EVER
-    mysql = {
-        ("<MySqlGroup>", 3306, group)
-        for group in ("<BastionGroup>", "<ConnectGroup>", "<SparkGroup>")
-    }
-    ssh = {("<BastionGroup>", 22, "203.0.113.9/32")}
-    assert ingress(WithMySql="yes", BastionCidr="203.0.113.9/32") == EVER | mysql | ssh
+    def ways(text):
+        return {tuple(line.split()) for line in text.strip().splitlines()}
+
+    assert ingress() == ways(EVER)
+    wanted = ingress(WithMySql="yes", BastionCidr="203.0.113.9/32")
+    assert wanted == ways(EVER) | ways(IF_WANTED)
 
 
 def test_3_a_workspace_reaches_git_with_nat_only():
