@@ -14,6 +14,7 @@ import cfnlint
 import cloudformation
 import on_aws
 import pytest
+import yaml
 from botocore import xform_name
 from on_aws import ACCOUNT, EMBEDDED_ONLY, REGION
 from workbench.base import ROOT
@@ -31,18 +32,18 @@ KNOWN = json.loads(
 for newer in ("restartconnector", "resumeconnector"):
     KNOWN["kafkaconnect"]["Actions"].setdefault(newer, {"Resources": ["connector"]})
 # Actions that are allowed on "*" although they know resources, and why
-ON_ALL = {
-    "glue:GetSchemaVersion": "asked by the id that stands in a message, which names no registry",
-    "glue:PutSchemaVersionMetadata": "the same",
-    **dict.fromkeys(
-        [
-            f"elasticmapreduce:{verb}Editor"
-            for verb in ("Create", "Describe", "Start", "Stop", "Delete", "Attach", "Detach")
-        ],
-        "AWS states no resource for the workspaces of an EMR Studio",
-    ),
-    "elasticmapreduce:OpenEditorInConsole": "the same",
-}
+ON_ALL = yaml.safe_load("""
+    glue:GetSchemaVersion: &message asked by the id that stands in a message, which names no registry
+    glue:PutSchemaVersionMetadata: *message
+    elasticmapreduce:CreateEditor: &workspace AWS states no resource for the workspaces of an EMR Studio
+    elasticmapreduce:DescribeEditor: *workspace
+    elasticmapreduce:StartEditor: *workspace
+    elasticmapreduce:StopEditor: *workspace
+    elasticmapreduce:DeleteEditor: *workspace
+    elasticmapreduce:AttachEditor: *workspace
+    elasticmapreduce:DetachEditor: *workspace
+    elasticmapreduce:OpenEditorInConsole: *workspace
+    """)
 
 
 def holders():
@@ -144,25 +145,25 @@ def test_a_policy_is_as_short_as_iam_wants_it():
 # What EMR Studio's service role must have (EMR Management Guide, "Create an EMR Studio service role"), of
 # the parts that this deployment uses: {action: resources}. AWS limits some by the tag
 # for-use-with-amazon-emr-managed-policies, which the template replaces by the network.
-STUDIO = {
-    "ec2:CreateNetworkInterface": ("network-interface", "subnet", "security-group"),
-    "ec2:CreateNetworkInterfacePermission": ("network-interface",),
-    "ec2:CreateTags": ("network-interface",),
-    "ec2:DeleteNetworkInterface": ("network-interface",),
-    "ec2:DeleteNetworkInterfacePermission": ("network-interface",),
-    "ec2:DescribeInstances": (),
-    "ec2:DescribeNetworkInterfaces": (),
-    "ec2:DescribeSecurityGroups": (),
-    "ec2:DescribeSubnets": (),
-    "ec2:DescribeTags": (),
-    "ec2:DescribeVpcs": (),
-    "ec2:ModifyNetworkInterfaceAttribute": ("instance", "network-interface", "security-group"),
-    "elasticmapreduce:DescribeCluster": ("cluster",),
-    "elasticmapreduce:ListInstances": ("cluster",),
-    "elasticmapreduce:ListSteps": ("cluster",),
-    "s3:GetEncryptionConfiguration": ("",),
-    "s3:ListBucket": ("",),
-}
+STUDIO = yaml.safe_load("""
+    ec2:CreateNetworkInterface: [network-interface, subnet, security-group]
+    ec2:CreateNetworkInterfacePermission: [network-interface]
+    ec2:CreateTags: [network-interface]
+    ec2:DeleteNetworkInterface: [network-interface]
+    ec2:DeleteNetworkInterfacePermission: [network-interface]
+    ec2:DescribeInstances: [""]
+    ec2:DescribeNetworkInterfaces: [""]
+    ec2:DescribeSecurityGroups: [""]
+    ec2:DescribeSubnets: [""]
+    ec2:DescribeTags: [""]
+    ec2:DescribeVpcs: [""]
+    ec2:ModifyNetworkInterfaceAttribute: [instance, network-interface, security-group]
+    elasticmapreduce:DescribeCluster: [cluster]
+    elasticmapreduce:ListInstances: [cluster]
+    elasticmapreduce:ListSteps: [cluster]
+    s3:GetEncryptionConfiguration: [""]
+    s3:ListBucket: [""]
+    """)
 
 
 def test_the_studios_role_has_what_aws_documents():
@@ -173,7 +174,7 @@ def test_the_studios_role_has_what_aws_documents():
         for action in listed(one["Action"])
         for resource in listed(one["Resource"])
     }
-    wanted = {(action, kind) for action, kinds in STUDIO.items() for kind in (kinds or ("",))}
+    wanted = {(action, kind) for action, kinds in STUDIO.items() for kind in kinds}
     assert wanted - granted == set()
 
 
@@ -260,17 +261,18 @@ def test_7_s3_resources_have_the_form_of_s3_names():
         assert found and bool(found[1]) == (right[1] not in of_bucket), right
 
 
-CODE = (
-    "workbench/jobs/bootstrap.sh",
-    "workbench/jobs/kernel.sh",
-    "workbench/jobs/ingest.py",
-    "workbench/environment.tar.gz",
-    "workbench/notebooks/10_outbox/15_dashboard.ipynb",
-    "workbench/params/aws.yaml",
-    "workbench/jars/login.jar",
-    "workbench/anything",
-    "plugins/debezium-postgres.zip",
-)  # what `publish` puts there
+# what `publish` puts there
+CODE = """
+    workbench/jobs/bootstrap.sh
+    workbench/jobs/kernel.sh
+    workbench/jobs/ingest.py
+    workbench/environment.tar.gz
+    workbench/notebooks/10_outbox/15_dashboard.ipynb
+    workbench/params/aws.yaml
+    workbench/jars/login.jar
+    workbench/anything
+    plugins/debezium-postgres.zip
+    """.split()
 
 
 def written(key):
@@ -594,26 +596,15 @@ def test_a_notebook_may_ask_what_was_asked_in_the_dry_run():
 
 
 # Asked by others than the library, in its name
-ON_BEHALF = {
-    "PyAthena": {
-        "athena:StartQueryExecution",
-        "athena:GetQueryResults",
-        "athena:StopQueryExecution",
-    },
-    "CreateConnector": {
-        "kafkaconnect:DescribeCustomPlugin",
-        "kafkaconnect:TagResource",
-        "logs:CreateLogDelivery",
-        "logs:GetLogDelivery",
-        "logs:ListLogDeliveries",
-        "logs:DeleteLogDelivery",
-        "logs:DescribeResourcePolicies",
-        "logs:DescribeLogGroups",
-        "logs:PutResourcePolicy",
-    },
-    "StartSession, StartJobRun": {"emr-serverless:StartApplication", "emr-serverless:TagResource"},
-    "StartNotebookExecution": {"elasticmapreduce:AddTags"},
-}
+ON_BEHALF = yaml.safe_load("""
+    PyAthena: [athena:StartQueryExecution, athena:GetQueryResults, athena:StopQueryExecution]
+    CreateConnector: [
+      kafkaconnect:DescribeCustomPlugin, kafkaconnect:TagResource,
+      logs:CreateLogDelivery, logs:GetLogDelivery, logs:ListLogDeliveries, logs:DeleteLogDelivery,
+      logs:DescribeResourcePolicies, logs:DescribeLogGroups, logs:PutResourcePolicy]
+    StartSession, StartJobRun: [emr-serverless:StartApplication, emr-serverless:TagResource]
+    StartNotebookExecution: [elasticmapreduce:AddTags]
+    """)
 
 
 def test_a_notebook_may_no_more_than_is_asked():
