@@ -40,7 +40,6 @@ AWS = {
     "tests/unit/test_athena.py",
     "tests/unit/test_aws.py",
     "tests/unit/test_aws_calls.py",
-    "tests/unit/test_aws_double.py",
     "tests/unit/test_connector_forms.py",
     "tests/unit/test_deploy.py",
     "tests/unit/test_deploy_guide.py",

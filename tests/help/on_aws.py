@@ -5,8 +5,11 @@ moto supports: `moto.mock_aws`.)
 """
 
 import contextlib
+import re
 from unittest import mock
 
+import botocore.session
+from botocore import xform_name
 from botocore.stub import ANY, Stubber  # noqa: F401
 from workbench.base import aws, params, paths
 
@@ -14,6 +17,12 @@ REGION, ACCOUNT = "ap-southeast-2", "111222333444"
 EMBEDDED_ONLY = {
     "movies_file_sink"
 }  # connectors whose plugin is part of Kafka, but not of MSK Connect
+# {service of boto3: its name in IAM} of the services that the library calls
+SERVICES = {
+    **{name: name for name in ("athena", "cloudwatch", "emr-serverless", "glue", "kafkaconnect")},
+    **{name: name for name in ("s3", "secretsmanager", "sns", "ssm", "sts")},
+    "emr": "elasticmapreduce",
+}
 PARAMETERS = {
     "postgres/host": "db.example",
     "postgres/port": "5432",
@@ -47,6 +56,28 @@ def world(name="aws", **more):
     """Return the world with PARAMETERS and further ones."""
     with mock.patch.object(aws, "parameters", lambda region, deployment: {**PARAMETERS, **more}):
         return params.load(name)
+
+
+def operations(sources):
+    """Return the operations that modules name: a set of (service, operation) for each name.
+
+    It has several if the module names several services with such an operation.
+    """
+    session = botocore.session.get_session()
+    known = {
+        service: {*map(xform_name, session.get_service_model(service).operation_names)}
+        for service in SERVICES
+    }
+    found = set()
+    for text in sources:
+        words = {*re.findall(r'"([\w-]+)"', text)}
+        services = words & known.keys()
+        named = {
+            frozenset((service, word) for service in services if word in known[service])
+            for word in words
+        }
+        found |= named - {frozenset()}
+    return found
 
 
 @contextlib.contextmanager

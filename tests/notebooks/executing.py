@@ -24,9 +24,9 @@ def failures(result):
     is a list."""
     lines = []
     for notebook in result.notebooks:
-        error = notebook.get("error") or {}
-        if notebook["status"] != "passed":
-            lines.append(f"{notebook['path']} {notebook['status']} in {error.get('section')!r}")
+        error = notebook.error or {}
+        if notebook.status != "passed":
+            lines.append(f"{notebook.path} {notebook.status} in {error.get('section')!r}")
             lines.append(f"{error.get('name', '')}: {error.get('message', '')}")
             lines += str(error.get("traceback") or "").splitlines()[-20:]
     return "\n".join(lines)

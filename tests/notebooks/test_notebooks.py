@@ -169,9 +169,7 @@ def test_the_original_dump(world):
         ["10_outbox"], "local", {"from_dir": os.environ["NORTHWIND_DIR"]}, progress=False
     )
     assert result.status == "passed", failures(result)
-    figures = [
-        c["ok"] for n in result.notebooks for c in n["checks"] if "S2/original_" in c["what"]
-    ]
+    figures = [c["ok"] for n in result.notebooks for c in n.checks if "S2/original_" in c["what"]]
     assert figures == [True] * 3, "of data that are not generated a difference would be shown only"
     assert northwind.loader.loaded_from(world) == os.path.abspath(os.environ["NORTHWIND_DIR"])
 
@@ -216,7 +214,7 @@ def test_the_published_collection(world, tmp_path):
     result = runner.run(
         ["51_source_database"], "local", {"from_dir": str(tmp_path)}, progress=False
     )
-    message = result.notebooks[0]["error"]["message"]
+    message = result.notebooks[0].error["message"]
     assert f'column DateAcquired: "{bad}"' in message and "Artworks.csv, line" in message
     assert [
         museum.flow.count(world, "artists"),
@@ -227,7 +225,7 @@ def test_the_published_collection(world, tmp_path):
     result = runner.run(
         ["50_time_travel"], "local", {"from_dir": str(tmp_path)}, timeout=1800, progress=False
     )
-    checks = [c for n in result.notebooks for c in n["checks"]]
+    checks = [c for n in result.notebooks for c in n.checks]
     tracks.reset(
         world, museum.TRACK, since="51_source_database"
     )  # the next tests are to begin with the small collection

@@ -8,7 +8,6 @@ for MySQL that for it.
 """
 
 import contextlib
-import datetime as dt
 import difflib
 import json
 import os
@@ -24,6 +23,7 @@ import boto3
 import pytest
 import requests
 import worlds
+import yaml
 from moto.server import ThreadedMotoServer
 from workbench import connect, stack
 from workbench.base import params, paths, secrets, tls
@@ -66,39 +66,6 @@ CONNECTORS = (
 )
 
 
-def certificate(folder):
-    """A certificate for localhost and its key, in files."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = dt.datetime.now(dt.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), False)
-        .add_extension(x509.BasicConstraints(True, None), True)
-        .sign(key, hashes.SHA256())
-    )
-    files = folder / "certificate.pem", folder / "key.pem"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return tuple(map(str, files))
-
-
 @pytest.fixture(scope="module")
 def near(world):
     """World s3, whose services stand behind the double's answers."""
@@ -115,7 +82,8 @@ def remove_all(world, loaded):
         for name in connect.names(loaded):
             connect.delete(loaded, name)
         slots = "SELECT slot_name, database FROM pg_replication_slots WHERE database IS NOT NULL"
-        for slot, database in postgres.query(loaded, slots).itertuples(index=False):
+        listed = postgres.query(loaded, slots, database="postgres")
+        for slot, database in listed.itertuples(index=False):
             postgres.drop_slot(loaded, slot, database)
         for database in DATABASES:
             session(loaded).sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
@@ -136,26 +104,24 @@ def deployed(near, at):
         )
 
     pg, my = near.postgres, near.mysql
-    given = {
-        "postgres/host": pg.host,
-        "postgres/port": str(pg.port),
-        "mysql/host": my.host,
-        "mysql/port": str(my.port),
-        "kafka/bootstrap": near.kafka.bootstrap,
-        "kafka/cluster": f"arn:aws:kafka:{REGION}:{ACCOUNT}:cluster/workbench/0a1b2c3d-0000-0000-0000-000000000000-1",
-        "connect/subnets": "subnet-1,subnet-2",
-        "connect/security_groups": "sg-1",
-        "connect/log_group": "/workbench/connect",
-        "connect/worker_configuration": f"arn:aws:kafkaconnect:{REGION}:{ACCOUNT}:worker-configuration/workbench/0a1b2c3d-0000-0000-0000-000000000001",
-        "lake/bucket": BUCKET,
-        "query/workgroup": "workbench",
-        "spark/application": "00f1r4c2hs0mq01p",
-        "spark/role": f"arn:aws:iam::{ACCOUNT}:role/workbench-spark",
-        **{
-            f"connect/role/{name}": f"arn:aws:iam::{ACCOUNT}:role/workbench-connect-{name}"
-            for name in CONNECTORS
-        },
-    }
+    arn, roles = f"{REGION}:{ACCOUNT}", f"arn:aws:iam::{ACCOUNT}:role/workbench"
+    given = yaml.safe_load(f"""
+        postgres/host: {pg.host}
+        postgres/port: "{pg.port}"
+        mysql/host: {my.host}
+        mysql/port: "{my.port}"
+        kafka/bootstrap: {near.kafka.bootstrap}
+        kafka/cluster: arn:aws:kafka:{arn}:cluster/workbench/0a1b2c3d-0000-0000-0000-000000000000-1
+        connect/subnets: subnet-1,subnet-2
+        connect/security_groups: sg-1
+        connect/log_group: /workbench/connect
+        connect/worker_configuration: arn:aws:kafkaconnect:{arn}:worker-configuration/workbench/0a1b2c3d-0000-0000-0000-000000000001
+        lake/bucket: {BUCKET}
+        query/workgroup: workbench
+        spark/application: 00f1r4c2hs0mq01p
+        spark/role: {roles}-spark
+        """)
+    given |= {f"connect/role/{name}": f"{roles}-connect-{name}" for name in CONNECTORS}
     for name, value in given.items():
         client("ssm").put_parameter(
             Name=f"/workbench/{name}", Value=value, Type="String", Overwrite=True
@@ -231,12 +197,16 @@ def cloud(near, tmp_path):
     assert text.count('  url: ""\n  wire') == 1
     text = text.replace('  url: ""\n  wire', f"  url: {near.registry.url}\n  wire")
     (root / "params" / "aws.yaml").write_text(text)
+    # the registry is another instance's: a client trusts the certificate of its own one
+    state = root / "var/instances/dry-run"
+    shutil.copytree(paths.state_dir() / "tls", state / "tls")
+    (state / "port_base").write_text(str(paths.stored_port_base()))
     known = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     known.start()
     moto = "http://{}:{}".format(*known.get_host_and_port())
     requests.post(f"{moto}/moto-api/reset", timeout=60)  # all servers of a process have one memory
     deployed(near, moto)
-    pair = certificate(tmp_path)
+    pair = tuple(map(str, tls.certificate_files()))  # for localhost, too
     spark_tls = aws_double.TlsProxy(pair, params.split_host_port(near.spark.url))
 
     def rest(method, path, body):
@@ -276,9 +246,6 @@ def cloud(near, tmp_path):
             AWS_ALLOW_HTTP="true",
             GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=pair[0],
             WORKBENCH_ROOT=str(root),
-            REQUESTS_CA_BUNDLE=str(
-                tls.certificate_files()[0]
-            ),  # the registry is another instance's
             WORKBENCH_RUNS=str(tmp_path / "runs"),
             WORKBENCH_INSTANCE="dry-run",
             LOGNAME="analyst",

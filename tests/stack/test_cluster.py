@@ -163,7 +163,7 @@ def test_a_walkthrough_on_the_cluster(cluster, tmp_path, monkeypatch, track):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
     result = runner.run([track], "cluster", progress=False)
     assert result.status == "passed", [
-        (n["path"], n["error"]) for n in result.notebooks if n["status"] != "passed"
+        (n.path, n.error) for n in result.notebooks if n.status != "passed"
     ]
     record = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))
     checks = [c for n in record["notebooks"] for c in n["checks"]]

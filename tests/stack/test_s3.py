@@ -169,9 +169,7 @@ def test_labels_that_are_given_at_once_are_all_kept(lake, monkeypatch):
 def test_notebooks_pass_unchanged(lake, tmp_path, monkeypatch, track):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
     result = runner.run(track, "s3", timeout=1800, progress=False)
-    assert result.status == "passed", "\n".join(
-        f"{n['path']}: {n['error']}" for n in result.notebooks
-    )
+    assert result.status == "passed", "\n".join(f"{n.path}: {n.error}" for n in result.notebooks)
     assert not list(paths.state_dir().glob("lake/**/*.parquet")) and files.list_dir(
         lake.lake.tables
     )

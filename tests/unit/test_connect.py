@@ -1,7 +1,6 @@
 """Connector configurations and validation that need no Connect."""
 
 import importlib
-import itertools
 import json
 import re
 import socket
@@ -9,7 +8,7 @@ import socket
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import http, params, paths, secrets, wait
+from workbench.base import http, params, paths, secrets
 from workbench.base.errors import ConnectorError, ServiceLost, StackError
 from workbench.connect import configs, rest, validation
 from workbench.connect.rest import KafkaConnect
@@ -93,29 +92,6 @@ def test_absent_connect_is_named():
         connect.plugins(_with(url="http://127.0.0.1:1"))
 
 
-def test_running_once_is_not_yet_running(monkeypatch):
-    """However long the first answer takes: a task that has begun a moment ago may fail the next."""
-    answers = itertools.chain(["RUNNING", None, "UNASSIGNED"], itertools.repeat("RUNNING"))
-    clock = itertools.count()
-    seen = []
-
-    def find_status(self, name):
-        state = next(answers)
-        seen.append(state)
-        if state is None:
-            raise StackError("Connect does not answer")
-        return {"state": state, "tasks": [{"state": state}]}
-
-    monkeypatch.setattr(KafkaConnect, "find_status", find_status)
-    monkeypatch.setattr(KafkaConnect, "failure", lambda self, name: None)
-    monkeypatch.setattr(
-        validation.time, "monotonic", lambda: next(clock) / 2
-    )  # half a second each time that it is asked
-    monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
-    assert connect.wait_running(WORLD, "x", stable_for=1)["state"] == "RUNNING"
-    assert seen[:4] == ["RUNNING", None, "UNASSIGNED", "RUNNING"] and len(seen) > 4
-
-
 class FakePlugin:
     """A Connect with one plugin, which knows some keys."""
 
@@ -184,31 +160,30 @@ def test_keys_by_pattern_pass(fake):
 
 
 FOLDER = "${directory:/x/secrets:"  # of the instance; a test has one of its own
+MISPLACED = """\
+database.user: ${directory:/x/secrets:postgres.admin}
+database.user: x${directory:/x/secrets:mine}
+heartbeat.action.query: SELECT '${directory:/x/secrets:mine}'
+topic.prefix: ${env:HOME}
+database.hostname: ${file:/etc/passwd}
+connection.url: jdbc:postgresql://h/d?password=${directory:/x/secrets:mine}
+database.password: ${directory:/x/secrets:postgres.admin}
+database.password: ${directory:/x/secrets:mine}
+connection.password: ${secretsmanager:workbench/mine:password}
+database.ssl.truststore.password: ${directory:/x/secrets:connect.admin}
+value.converter.basic.auth.user.info: ${directory:/x/secrets:mysql.admin}
+database.ssl.keystore.password: ${directory:/x/secrets:mysql.replication}
+secret: ${directory:/root/.ssh:id_rsa}
+database.ssl.truststore.password: ${directory:/s:trust}
+database.ssl.truststore.password: ${directory:/x/secrets:.users}
+database.ssl.truststore.password: ${directory:/x/secrets/../secrets:my.truststore}
+database.ssl.truststore.password: ${file:/s/my.truststore:x}
+"""
 
 
-@pytest.mark.parametrize(
-    "key, value",
-    [
-        ("database.user", FOLDER + "postgres.admin}"),
-        ("database.user", "x" + FOLDER + "mine}"),
-        ("heartbeat.action.query", f"SELECT '{FOLDER}mine}}'"),
-        ("topic.prefix", "${env:HOME}"),
-        ("database.hostname", "${file:/etc/passwd}"),
-        ("connection.url", f"jdbc:postgresql://h/d?password={FOLDER}mine}}"),
-        ("database.password", FOLDER + "postgres.admin}"),
-        ("database.password", FOLDER + "mine}"),
-        ("connection.password", "${secretsmanager:workbench/mine:password}"),
-        ("database.ssl.truststore.password", FOLDER + "connect.admin}"),
-        ("value.converter.basic.auth.user.info", FOLDER + "mysql.admin}"),
-        ("database.ssl.keystore.password", FOLDER + "mysql.replication}"),
-        ("secret", "${directory:/root/.ssh:id_rsa}"),
-        ("database.ssl.truststore.password", "${directory:/s:trust}"),
-        ("database.ssl.truststore.password", FOLDER + ".users}"),
-        ("database.ssl.truststore.password", "${directory:/x/secrets/../secrets:my.truststore}"),
-        ("database.ssl.truststore.password", "${file:/s/my.truststore:x}"),
-    ],
-)
-def test_a_reference_to_a_secret_is_for_passwords_and_for_the_own_one(fake, key, value):
+@pytest.mark.parametrize("line", MISPLACED.splitlines())
+def test_a_reference_to_a_secret_is_for_passwords_and_for_the_own_one(fake, line):
+    key, _, value = line.partition(": ")
     with pytest.raises(ConnectorError, match=f"'{key}' refers to a secret that is not for this"):
         connect.validate(WORLD, {**GOOD, key: in_own_folder(value)})
     assert fake.sent == []
@@ -249,81 +224,83 @@ REF = "${directory:/var/x/secrets:db.pw}"
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password='
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("database.password", "canary-7"),
-        ("database.password", "${canary-7"),
-        ("database.password", "${x}canary-7"),
-        ("database.password", "${file:a:b}canary-7"),
-        ("mongodb.connection.string", "mongodb://u:canary-7@h:27017/db"),
-        ("mongodb.connection.string", f"mongodb://u:{REF}canary-7@h"),
-        ("mongodb.connection.string", "mongodb://u:p/canary-7@h/db"),
-        ("mongodb.connection.string", "mongodb://u:77@h/db"),
-        ("connection.url", "jdbc:postgresql://h/db?user=u&password=canary-7"),
-        ("connection.url", "jdbc:sqlserver://h;user=u;Password = canary-7;encrypt=true"),
-        ("connection.url", "jdbc:mysql://h/db?trustCertificateKeyStorePassword=canary-7"),
-        ("producer.override.sasl.jaas.config", f'{JAAS}"canary-7";'),
-        ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)}"canary-7";'),
-        ("producer.override.sasl.jaas.config", f"{JAAS}'canary-7';"),
-        ("producer.override.sasl.jaas.config", f'{JAAS.replace("u", REF)[:-1]} = "canary-7";'),
-        (
-            "producer.override.sasl.jaas.config",
-            f'x required clientId={REF} clientSecret="canary-7";',
-        ),
-        ("driver.options", '{"user": "u", "password": "canary-7"}'),
-        ("driver.options", "host=h password=canary-7"),
-        ("connection.url", "http://h/a?access_token=canary-7"),
-        ("driver.options", "SELECT dblink('postgresql://u:canary-7@h')"),
-        ("query", "SELECT * FROM dblink('host=h password=canary-7', 'SELECT 1')"),
-        ("query", "SELECT * FROM dblink('host=h password=''canary-7''', 'SELECT 1')"),
-        ("query", "SELECT * FROM t WHERE password = 'canary-7'"),
-        ("value.converter.basic.auth.user.info", "u:canary-7"),
-        ("ssl.keystore.key", "canary-7"),
-        ("connection.token", "canary-7"),
-        ("x.api.key", "canary-7"),
-        ("x.private_key", "canary-7"),
-        ("http.headers", "Authorization: Bearer canary-7"),
-        ("http.headers", "Authorization: Basic canary-7"),
-        ("ssl.chain", "-----BEGIN ENCRYPTED PRIVATE KEY-----canary-7"),
-    ],
-)
-def test_a_secret_inside_a_value_is_refused_and_never_sent(fake, key, value):
+SECRETS = """\
+database.password: canary-7
+database.password: ${canary-7
+database.password: ${x}canary-7
+database.password: ${file:a:b}canary-7
+mongodb.connection.string: mongodb://u:canary-7@h:27017/db
+mongodb.connection.string: mongodb://u:REFcanary-7@h
+mongodb.connection.string: mongodb://u:p/canary-7@h/db
+mongodb.connection.string: mongodb://u:77@h/db
+connection.url: jdbc:postgresql://h/db?user=u&password=canary-7
+connection.url: jdbc:sqlserver://h;user=u;Password = canary-7;encrypt=true
+connection.url: jdbc:mysql://h/db?trustCertificateKeyStorePassword=canary-7
+producer.override.sasl.jaas.config: JAAS username="u" password="canary-7";
+producer.override.sasl.jaas.config: JAAS username="REF" password="canary-7";
+producer.override.sasl.jaas.config: JAAS username="u" password='canary-7';
+producer.override.sasl.jaas.config: JAAS username="REF" password = "canary-7";
+producer.override.sasl.jaas.config: x required clientId=REF clientSecret="canary-7";
+driver.options: {"user": "u", "password": "canary-7"}
+driver.options: host=h password=canary-7
+connection.url: http://h/a?access_token=canary-7
+driver.options: SELECT dblink('postgresql://u:canary-7@h')
+query: SELECT * FROM dblink('host=h password=canary-7', 'SELECT 1')
+query: SELECT * FROM dblink('host=h password=''canary-7''', 'SELECT 1')
+query: SELECT * FROM t WHERE password = 'canary-7'
+value.converter.basic.auth.user.info: u:canary-7
+ssl.keystore.key: canary-7
+connection.token: canary-7
+x.api.key: canary-7
+x.private_key: canary-7
+http.headers: Authorization: Bearer canary-7
+http.headers: Authorization: Basic canary-7
+ssl.chain: -----BEGIN ENCRYPTED PRIVATE KEY-----canary-7
+"""
+NO_SECRETS = """\
+mongodb://u:REF@h
+mongodb://REF:REF@h
+mongodb://h:27017,h2:27017/db
+http://h:80/a@b
+jdbc:postgresql://h/db?user=u&password=REF&ssl=true
+JAAS username="u" password="REF";
+SELECT token, password FROM t
+public.users.password:id
+REF
+
+?password=
+SELECT * FROM t WHERE token_id = 5
+topic.regex=^secrets=.*$
+^secrets=.*$
+passwordFile=/a
+value.after.token == 5
+jdbc:sqlserver://h:1433;user=u@server
+http://[::1]:80/a@b
+mongodb://h:1,h2:2/?a=b@c
+{"url":"http://h","mail":"a@b"}
+{"url":"http://h:80","mail":"a@b"}
+Authorization: Bearer REF
+Authorization: Basic REF
+-----BEGIN CERTIFICATE-----x
+select * from t join u using (token) where u.password is not null
+"""
+
+
+def lines(text):
+    login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    reference = "${directory:/var/x/secrets:db.pw}"
+    return text.replace("JAAS", login).replace("REF", reference).splitlines()
+
+
+@pytest.mark.parametrize("line", lines(SECRETS))
+def test_a_secret_inside_a_value_is_refused_and_never_sent(fake, line):
+    key, _, value = line.partition(": ")
     with pytest.raises(ConnectorError, match="contains a secret as plain text") as e:
         connect.validate(WORLD, {**GOOD, key: value})
     assert key in str(e.value) and "canary-7" not in str(e.value) and fake.sent == []
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        f"mongodb://u:{REF}@h",
-        f"mongodb://{REF}:{REF}@h",
-        "mongodb://h:27017,h2:27017/db",
-        "http://h:80/a@b",
-        f"jdbc:postgresql://h/db?user=u&password={REF}&ssl=true",
-        f'{JAAS}"{REF}";',
-        "SELECT token, password FROM t",
-        "public.users.password:id",
-        REF,
-        "",
-        "?password=",
-        "SELECT * FROM t WHERE token_id = 5",
-        "topic.regex=^secrets=.*$",
-        "^secrets=.*$",
-        "passwordFile=/a",
-        "value.after.token == 5",
-        "jdbc:sqlserver://h:1433;user=u@server",
-        "http://[::1]:80/a@b",
-        "mongodb://h:1,h2:2/?a=b@c",
-        '{"url":"http://h","mail":"a@b"}',
-        '{"url":"http://h:80","mail":"a@b"}',
-        f"Authorization: Bearer {REF}",
-        f"Authorization: Basic {REF}",
-        "-----BEGIN CERTIFICATE-----x",
-        "select * from t join u using (token) where u.password is not null",
-    ],
-)
+@pytest.mark.parametrize("value", lines(NO_SECRETS))
 def test_references_inside_a_value_and_what_is_no_secret_pass(value):
     assert configs.plaintext_secret_keys({"connection.url": value}) == []
 

@@ -4,6 +4,7 @@ walkthroughs must show, by its number (the policies, line 7, are in test_deploy_
 import ast
 import json
 import re
+from pathlib import Path
 from string import Template
 
 import cloudformation
@@ -61,15 +62,10 @@ def one(kind, **given):
 
 
 @pytest.mark.parametrize("name", cloudformation.FILES)
-def test_1_a_template_is_clean(name):
+def test_1_a_template_is_clean_and_small_enough_to_be_sent(name):
     assert lint_file(cloudformation.FILES[name], ManualArgs(regions=[REGION])) == []
-
-
-@pytest.mark.parametrize("name", cloudformation.FILES)
-def test_1_a_template_is_small_enough_to_be_sent(name):
-    assert cloudformation.FILES[name].stat().st_size < 51200, (
-        "CloudFormation takes larger ones from S3 only"
-    )
+    # CloudFormation takes larger ones from S3 only
+    assert cloudformation.FILES[name].stat().st_size < 51200
 
 
 def test_1_no_account_no_bucket():
@@ -82,53 +78,44 @@ def test_1_no_account_no_bucket():
             assert not re.search(r"s3a?://(?![$<{])[\w-]", text), f"{path.name}: a bucket"
 
 
-def secrets(part, path=()):
-    """(path, value) of what is called a password or a secret, in any template."""
-    pairs = (
-        part.items()
-        if isinstance(part, dict)
-        else enumerate(part)
-        if isinstance(part, list)
-        else ()
-    )
+def secrets(part):
+    """(key, value) of what is called a password or a secret, in any template."""
+    pairs = part.items() if isinstance(part, dict) else enumerate(part)
     for key, value in pairs:
-        if isinstance(value, str) and re.search(
-            r"password|passphrase|secret|token", str(key), re.I
-        ):
-            yield (*path, key), value
-        yield from secrets(value, (*path, key))
+        if isinstance(value, (dict, list)):
+            yield from secrets(value)
+        elif re.search(r"password|passphrase|secret|token", str(key), re.I):
+            yield key, value
+
+
+ALLOWED_SECRETS = re.compile(
+    r"\('HttpTokens', 'required'\)|\('GenerateStringKey', 'password'\)|\('PasswordLength', 40\)"
+    r"|\(.*'\{\{resolve:secretsmanager:.*|\('SecretStringTemplate', '\{\"username\": \"\w+\"\}'\)"
+)
 
 
 def test_1_no_password():
     """A password is made by AWS, and read from there: no template has one, and none is a stack's
     parameter."""
-    for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
-        for path, value in secrets(resource["Properties"]):
-            allowed = {
-                "HttpTokens": "required",
-                "GenerateStringKey": "password",
-                "PasswordLength": 40,
-            }
-            reference = re.match(r"\{\{resolve:secretsmanager:", value) or re.fullmatch(
-                r'\{"username": "\w+"\}', value
-            )
-            assert reference or allowed.get(path[-1]) == value, f"{name} {key} {path}: {value}"
-    assert [
-        key
-        for name in cloudformation.FILES
-        for key in cloudformation.template(name)["Parameters"]
-        if re.search("password|secret", key, re.I)
-    ] == []
+    found = {str(each) for each in secrets(cloudformation.resources(WithMySql="yes"))}
+    assert found and [each for each in found if not ALLOWED_SECRETS.fullmatch(each)] == []
+    assert not re.search("password|secret", " ".join(all_parameters()), re.I)
+
+
+def all_parameters():
+    """{parameter: declarations} of all templates."""
+    found = {}
+    for name in cloudformation.FILES:
+        for key, declared in cloudformation.template(name)["Parameters"].items():
+            found.setdefault(key, []).append(declared)
+    return found
 
 
 def test_every_stack_has_its_deployment_as_parameter_and_in_every_name():
-    for name in cloudformation.FILES:
-        given = cloudformation.template(name)["Parameters"]["Deployment"]
+    pattern = params.Stack.model_fields["deployment"].metadata[0].pattern
+    for given in all_parameters()["Deployment"]:
         assert given["Default"] == WORLD["stack"]["deployment"]
-        assert (
-            params.Stack.model_fields["deployment"].metadata[0].pattern
-            == f"^({given['AllowedPattern']})?$"
-        )
+        assert pattern == f"^({given['AllowedPattern']})?$"
     free = {"Database", "DatabaseName", "MetricName", "Namespace"}
     for (name, key), resource in cloudformation.resources(**WITH).items():
         for called, value in resource["Properties"].items():
@@ -152,20 +139,6 @@ def test_2_no_broker_is_a_t3_and_topics_make_themselves():
     assert not [name for name in offered["AllowedValues"] if ".t" in name]
     lines = one("AWS::MSK::Configuration")["ServerProperties"].split()
     assert {"auto.create.topics.enable=true", "delete.topic.enable=true"} <= set(lines)
-    cluster = one("AWS::MSK::Cluster")
-    assert cluster["ConfigurationInfo"] == {
-        "Arn": "<Settings>",
-        "Revision": "<Settings.LatestRevision.Revision>",
-    }
-    assert cluster["NumberOfBrokerNodes"] == 2
-    assert cluster["ClientAuthentication"] == {
-        "Sasl": {"Iam": {"Enabled": True}},
-        "Unauthenticated": {"Enabled": False},
-    }
-    assert cluster["EncryptionInfo"]["EncryptionInTransit"] == {
-        "ClientBroker": "TLS",
-        "InCluster": True,
-    }
 
 
 # -- 3. security groups
@@ -183,40 +156,41 @@ def ingress(**given):
         for rule in rules if kind in ("SecurityGroup", "SecurityGroupIngress") else ():
             ports = {rule.get("FromPort"), rule.get("ToPort")}
             (port,) = ports if rule["IpProtocol"] != "-1" else ["all"]
-            found.add(
-                (
-                    rule.get("GroupId", f"<{key}>"),
-                    port,
-                    rule.get("SourceSecurityGroupId") or rule["CidrIp"],
-                )
-            )
+            source = rule.get("SourceSecurityGroupId") or rule["CidrIp"]
+            way = rule.get("GroupId", key), str(port), source
+            found.add(tuple(part.strip("<>") for part in way))
     return found
 
 
-EVER = {
-    ("<KafkaGroup>", "all", "<KafkaGroup>"),
-    ("<KafkaGroup>", 9098, "<BastionGroup>"),
-    ("<KafkaGroup>", 9098, "<ConnectGroup>"),
-    ("<KafkaGroup>", 9098, "<SparkGroup>"),
-    ("<DatabaseGroup>", 5432, "<BastionGroup>"),
-    ("<DatabaseGroup>", 5432, "<ConnectGroup>"),
-    ("<DatabaseGroup>", 5432, "<SparkGroup>"),
-    ("<EndpointGroup>", 443, "10.20.0.0/16"),
-    ("<SparkGroup>", "all", "<SparkGroup>"),
-    ("<SparkGroup>", 8443, "<ServiceGroup>"),
-    ("<ServiceGroup>", 9443, "<SparkGroup>"),
-    ("<SparkGroup>", 18888, "<WorkspaceGroup>"),
-}
+EVER = """
+    KafkaGroup all KafkaGroup
+    KafkaGroup 9098 BastionGroup
+    KafkaGroup 9098 ConnectGroup
+    KafkaGroup 9098 SparkGroup
+    DatabaseGroup 5432 BastionGroup
+    DatabaseGroup 5432 ConnectGroup
+    DatabaseGroup 5432 SparkGroup
+    EndpointGroup 443 10.20.0.0/16
+    SparkGroup all SparkGroup
+    SparkGroup 8443 ServiceGroup
+    ServiceGroup 9443 SparkGroup
+    SparkGroup 18888 WorkspaceGroup
+    """
+IF_WANTED = """
+    MySqlGroup 3306 BastionGroup
+    MySqlGroup 3306 ConnectGroup
+    MySqlGroup 3306 SparkGroup
+    BastionGroup 22 203.0.113.9/32
+    """
 
 
 def test_3_who_may_come_in_where():
-    assert ingress() == EVER
-    mysql = {
-        ("<MySqlGroup>", 3306, group)
-        for group in ("<BastionGroup>", "<ConnectGroup>", "<SparkGroup>")
-    }
-    ssh = {("<BastionGroup>", 22, "203.0.113.9/32")}
-    assert ingress(WithMySql="yes", BastionCidr="203.0.113.9/32") == EVER | mysql | ssh
+    def ways(text):
+        return {tuple(line.split()) for line in text.strip().splitlines()}
+
+    assert ingress() == ways(EVER)
+    wanted = ingress(WithMySql="yes", BastionCidr="203.0.113.9/32")
+    assert wanted == ways(EVER) | ways(IF_WANTED)
 
 
 def test_3_a_workspace_reaches_git_with_nat_only():
@@ -260,32 +234,10 @@ def test_3_only_the_public_subnets_have_a_route_out_and_only_the_bastion_is_ther
     assert "<PrivateSubnetA>" in placed and "<PublicSubnet" not in placed
 
 
-def test_3_the_zones_of_the_subnets_can_be_chosen():
-    """Not every zone of a region has MSK, or EMR's machines."""
-
-    def zones(**given):
-        return [
-            one["AvailabilityZone"]
-            for one in cloudformation.resources_of_type("AWS::EC2::Subnet", **given)
-        ]
-
-    assert len(zones()) == 4 and len(set(zones())) == 2
-    assert set(zones()).isdisjoint(zones(ZoneA="2", ZoneB="3"))
-
-
 def test_3_what_the_private_subnets_call_has_an_endpoint():
     """There is no other way out of them."""
     called = {
-        "s3",
-        "secretsmanager",
-        "ssm",
-        "glue",
-        "sts",
-        "logs",
-        "monitoring",
-        "athena",
-        "kafkaconnect",
-        "emr-serverless",
+        *"s3 secretsmanager ssm glue sts logs monitoring athena kafkaconnect emr-serverless".split()
     }
     endpoints = {
         e["ServiceName"].split(".", 3)[3]: e
@@ -313,25 +265,29 @@ def test_4_the_logs_of_both_databases_can_be_read():
     clusters = cloudformation.resources_of_type("AWS::RDS::DBCluster", WithMySql="yes")
     used = {cluster["Engine"]: cluster["DBClusterParameterGroupName"] for cluster in clusters}
     assert used == {"aurora-postgresql": "<PostgresSettings>", "aurora-mysql": "<MySqlSettings>"}
-    assert (
-        one("AWS::RDS::DBCluster")["Engine"] == "aurora-postgresql"
-    )  # MySQL only for who asks for it
 
 
-def test_4_a_version_of_aurora_that_aws_has_retired_can_be_replaced():
-    def versions(**given):
-        return {
-            c["Engine"]: c["EngineVersion"]
-            for c in cloudformation.resources_of_type(
-                "AWS::RDS::DBCluster", WithMySql="yes", **given
-            )
-        }
+@pytest.mark.parametrize(
+    "kind, key, number, given",
+    [
+        ("EC2::Subnet", "AvailabilityZone", 2, {"ZoneA": "2", "ZoneB": "3"}),
+        (
+            "RDS::DBCluster",
+            "EngineVersion",
+            2,
+            {"PostgresVersion": "16.13", "MySqlVersion": "8.0.mysql_aurora.3.12.0"},
+        ),
+    ],
+)
+def test_4_a_zone_without_msk_and_a_version_that_aws_has_retired_can_be_replaced(
+    kind, key, number, given
+):
+    def values(**more):
+        found = cloudformation.resources_of_type(f"AWS::{kind}", WithMySql="yes", **more)
+        return {each[key] for each in found}
 
-    assert (
-        versions(PostgresVersion="16.13", MySqlVersion="8.0.mysql_aurora.3.12.0")
-        == {"aurora-postgresql": "16.13", "aurora-mysql": "8.0.mysql_aurora.3.12.0"}
-        != versions()
-    )
+    assert len(values()) == number and values().isdisjoint(values(**given))
+    assert key == "AvailabilityZone" or values(**given) == {*given.values()}
 
 
 def test_4_the_parameter_groups_keep_their_descriptions():
@@ -344,54 +300,36 @@ def test_4_the_parameter_groups_keep_their_descriptions():
     }
 
 
-def test_4_users_and_database_are_those_of_the_world():
-    cluster, world = one("AWS::RDS::DBCluster"), WORLD["postgres"]
-    assert (cluster["DatabaseName"], cluster["MasterUsername"]) == (
-        world["database"],
-        world["admin_user"],
-    )
-    made = {
-        s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
-        for s in cloudformation.resources_of_type("AWS::SecretsManager::Secret")
-    }
-    assert made == {
-        "workbench/postgres.admin": world["admin_user"],
-        "workbench/postgres.replication": world["replication_user"],
-    }
-    for name in made:
-        assert f"${{secret:{name.partition('/')[2]}}}" in world.values()
-
-
-def test_4_so_are_those_of_mysql_where_it_is_wanted_and_its_address_is_told_in_any_case():
-    world = WORLD["mysql"]
+@pytest.mark.parametrize("kind, database", [("postgres", "devdb"), ("mysql", "sampledatabase")])
+def test_4_users_and_database_are_those_of_the_world(kind, database):
+    world = WORLD[kind]
     (cluster,) = [
-        c
-        for c in cloudformation.resources_of_type("AWS::RDS::DBCluster", **WITH)
-        if c["Engine"] == "aurora-mysql"
+        each
+        for each in cloudformation.resources_of_type("AWS::RDS::DBCluster", **WITH)
+        if each["Engine"].startswith(f"aurora-{kind}")
     ]
-    assert (
-        cluster["MasterUsername"] == world["admin_user"]
-        and cluster["DatabaseName"] == "sampledatabase"
-    )
+    assert cluster["MasterUsername"] == world["admin_user"]
+    assert cluster["DatabaseName"] == (world["database"] or database) == database
     made = {
-        s["Name"]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])["username"]
+        s["Name"].partition("/")[2]: json.loads(s["GenerateSecretString"]["SecretStringTemplate"])
         for s in cloudformation.resources_of_type("AWS::SecretsManager::Secret", **WITH)
-        if "mysql" in s["Name"]
+        if kind in s["Name"]
     }
-    assert made == {
-        "workbench/mysql.admin": world["admin_user"],
-        "workbench/mysql.replication": world["replication_user"],
+    users = {
+        f"{kind}.{role}": {"username": world[f"{role}_user"]} for role in ("admin", "replication")
     }
-    assert all(f"${{secret:{name.partition('/')[2]}}}" in world.values() for name in made)
+    assert made == users
+    assert all(f"${{secret:{name}}}" in world.values() for name in made)
+
+
+def test_4_mysql_is_made_where_it_is_wanted_and_its_address_is_told_in_any_case():
+    assert one("AWS::RDS::DBCluster")["Engine"] == "aurora-postgresql"
     for given, host in (({}, "none"), (WITH, "<MySql.Endpoint.Address>")):
         told = {
             p["Name"]: p["Value"]
             for p in cloudformation.resources_of_type("AWS::SSM::Parameter", **given)
         }
-        assert (told["/workbench/mysql/host"], told["/workbench/mysql/port"]) == (
-            host,
-            str(cluster["Port"]),
-        )
+        assert (told["/workbench/mysql/host"], told["/workbench/mysql/port"]) == (host, "3306")
 
 
 # -- 5. the five keys of IAM, three times
@@ -471,13 +409,6 @@ def test_5_a_worker_of_msk_connect_names_no_login_and_reads_passwords_itself():
 # -------------------
 
 
-def test_6_placeholders_stand_only_for_what_a_world_knows():
-    known = connect.placeholders(on_aws.world())
-    for path in (ROOT / "params/connectors").glob("*.json"):
-        used = set(re.findall(r"\$\{(\w+)\}", path.read_text(encoding="utf-8")))
-        assert used <= known.keys(), path.name
-
-
 def test_6_every_connector_has_a_plugin_that_5_connect_makes():
     from workbench.connect import msk
 
@@ -491,7 +422,7 @@ def test_6_every_connector_has_a_plugin_that_5_connect_makes():
         for path in (ROOT / "params/connectors").glob("*.json")
         if path.stem not in on_aws.EMBEDDED_ONLY
     }
-    assert used == {plugin for plugin, _ in msk.CUSTOM_PLUGINS.values()}
+    assert used == {*msk.CUSTOM_PLUGINS.values()}
 
 
 # -- 8. Connect and the registry on EKS
@@ -521,14 +452,15 @@ def test_8_account_database_probes_limits_and_the_password_from_a_secret():
         assert {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
     registry = containers["apicurio-registry-sql"]
     assert registry["image"].rpartition(":")[2] == VERSIONS["apicurio"]
-    told = {e["name"]: e for e in registry["env"]}
-    assert (
-        told["REGISTRY_DATASOURCE_URL"]["value"]
-        == "jdbc:postgresql://db.example:5432/apicurio-registry"
-    )
-    for name, key in (("USERNAME", "username"), ("PASSWORD", "password")):
-        secret = {"name": "apicurio-registry", "key": key}
-        assert told[f"REGISTRY_DATASOURCE_{name}"]["valueFrom"] == {"secretKeyRef": secret}
+    told = [e for e in registry["env"] if e["name"].startswith("REGISTRY_DATASOURCE_")]
+    assert sorted(told, key=lambda e: e["name"]) == yaml.safe_load("""
+        - name: REGISTRY_DATASOURCE_PASSWORD
+          valueFrom: {secretKeyRef: {name: apicurio-registry, key: password}}
+        - name: REGISTRY_DATASOURCE_URL
+          value: jdbc:postgresql://db.example:5432/apicurio-registry
+        - name: REGISTRY_DATASOURCE_USERNAME
+          valueFrom: {secretKeyRef: {name: apicurio-registry, key: username}}
+        """)
     plain = {e["name"] for c in containers.values() for e in c["env"] if "value" in e}
     assert not [name for name in plain if re.search("PASSW|SECRET", name)]
     assert "Secret" not in found
@@ -551,48 +483,12 @@ def test_8_what_the_command_fills_in_is_all_that_is_left_open():
 # ------------------------------------------------------------------------------------------------------------
 
 
-def test_9_release_applications_metastore_and_bootstrap():
-    cluster, application = one("AWS::EMR::Cluster"), one("AWS::EMRServerless::Application")
-    assert cluster["ReleaseLabel"] == application["ReleaseLabel"]
-    assert {a["Name"] for a in cluster["Applications"]} == {
-        "Hadoop",
-        "Spark",
-        "Hive",
-        "Livy",
-        "JupyterEnterpriseGateway",
+def test_9_the_cluster_and_the_application_have_one_release():
+    (release,) = {
+        one(f"AWS::{kind}")["ReleaseLabel"]
+        for kind in ("EMR::Cluster", "EMRServerless::Application")
     }
-    glue = {
-        "hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.AWSGlueDataCatalogHiveClientFactory"
-    }
-    assert {
-        c["Classification"]: c["ConfigurationProperties"] for c in cluster["Configurations"]
-    } == {
-        "spark-hive-site": glue,
-        "hive-site": glue,
-        "spark-defaults": dict.fromkeys(
-            ("spark.executorEnv.PYTHONPATH", "spark.yarn.appMasterEnv.PYTHONPATH"),
-            "/opt/workbench/environment",
-        ),
-    }
-    bucket = one("AWS::S3::Bucket")["BucketName"]
-    (script,) = [b["ScriptBootstrapAction"] for b in cluster["BootstrapActions"]]
-    assert (
-        script["Path"] == f"s3://{bucket}/workbench/jobs/bootstrap.sh"
-        and script["Args"][0] == bucket
-    )
-    assert one("AWS::EMR::Step")["HadoopJarStep"] == {
-        "Jar": "command-runner.jar",
-        "Args": ["bash", "/opt/workbench/jobs/kernel.sh"],
-    }
-    assert cluster["AutoTerminationPolicy"] == {"IdleTimeout": 3600}
-    assert one("AWS::EMR::SecurityConfiguration")["SecurityConfiguration"] == {
-        "InstanceMetadataServiceConfiguration": {
-            "MinimumInstanceMetadataServiceVersion": 2,
-            "HttpPutResponseHopLimit": 2,
-        }
-    }
-    assert application["AutoStopConfiguration"]["Enabled"]
-    assert application["InteractiveConfiguration"] == {"SessionEnabled": True}
+    assert release
 
 
 def test_9_the_guide_states_its_spark_and_hudi_beside_those_that_the_tests_run_with():
@@ -780,56 +676,33 @@ def test_12_one_that_has_is_seen(text, column):
 # ----------------------------------------------------------------
 
 
-def imported(name):
-    """The exports that a template takes."""
-    return {
-        one.replace("${Deployment}", "workbench")
-        for one in cloudformation.imports(cloudformation.template(name))
-    }
-
-
-def test_13_a_stack_takes_what_earlier_ones_give():
-    assert cloudformation.ORDER == [
-        "network",
-        "lake",
-        "sources",
-        "msk",
-        "connect",
-        "emr",
-        "studio",
-        "schedule",
-        "alarms",
-    ]
-    given = {name: stack for name, (stack, _) in cloudformation.exports().items()}
-    taken = set()
-    for name in cloudformation.FILES:
-        wanted = imported(name)
-        at = (
-            cloudformation.ORDER.index(name) if name in cloudformation.ORDER else None
-        )  # that of EKS: after all
-        assert {given.get(one) for one in wanted} <= set(cloudformation.ORDER[:at]), name
-        taken |= wanted
-    assert given.keys() - taken == {"workbench-Application", "workbench-SparkRole"}, (
-        "given, and taken by nobody"
-    )
-
-
 def test_13_bastion_database_kafka_connect_emr():
-    takes = {
-        name: {cloudformation.exports()[one][0] for one in imported(name)}
-        for name in cloudformation.ORDER
+    """Each stack takes what earlier ones give."""
+    given = {name: stack for name, (stack, _) in cloudformation.exports().items()}
+    imports = {
+        name: {
+            each.replace("${Deployment}", "workbench") for each in cloudformation.imports(template)
+        }
+        for name, template in (
+            (each, cloudformation.template(each)) for each in cloudformation.FILES
+        )
     }
-    assert takes == {
-        "network": set(),
-        "lake": set(),
-        "sources": {"network"},
-        "msk": {"network"},
-        "connect": {"lake", "sources", "msk"},
-        "emr": {"network", "lake"},
-        "studio": {"network", "lake"},
-        "schedule": {"network", "lake", "studio"},
-        "alarms": set(),
-    }
+    takes = {name: {given[each] for each in taken} for name, taken in imports.items()}
+    expected = yaml.safe_load("""
+        network: []
+        lake: []
+        sources: [network]
+        msk: [network]
+        connect: [lake, msk, sources]
+        emr: [lake, network]
+        studio: [lake, network]
+        schedule: [lake, network, studio]
+        alarms: []
+        """)
+    assert cloudformation.ORDER == [*expected]
+    assert {name: sorted(takes[name]) for name in expected} == expected
+    unused = {"workbench-Application", "workbench-SparkRole"}
+    assert given.keys() - set().union(*imports.values()) == unused, "given, and taken by nobody"
 
 
 def test_13_what_another_parameter_replaces_is_not_exported():
@@ -876,38 +749,15 @@ def test_14_nothing_refuses_to_go():
         assert not {"DeletionProtection", "TerminationProtected"} & resource["Properties"].keys(), (
             f"{name} {key}"
         )
-    assert one("AWS::Athena::WorkGroup")["RecursiveDeleteOption"] is True
 
 
-# -- the lake's bucket
-# -------------------------------------------------------------------------------------------------
+RESOURCES = yaml.safe_load(Path(__file__).with_name("resources.yaml").read_text(encoding="utf-8"))
 
 
-def test_the_bucket_is_private_encrypted_and_answers_over_tls_only():
-    bucket, policy = one("AWS::S3::Bucket"), one("AWS::S3::BucketPolicy")
-    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
-    assert bucket["BucketEncryption"]
-    assert bucket["OwnershipControls"]["Rules"] == [{"ObjectOwnership": "BucketOwnerEnforced"}]
-    (deny,) = policy["PolicyDocument"]["Statement"]
-    assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", "*", "s3:*")
-    assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    arn = f"arn:aws:s3:::{bucket['BucketName']}"
-    assert deny["Resource"] == [arn, f"{arn}/*"]
-    rules = {rule.get("Prefix", "all"): rule for rule in bucket["LifecycleConfiguration"]["Rules"]}
-    assert rules["athena/"]["ExpirationInDays"] and rules["all"]["AbortIncompleteMultipartUpload"]
-
-
-def test_athena_has_a_place_and_a_limit_and_lets_a_table_say_its_own_place():
-    settings = one("AWS::Athena::WorkGroup")["WorkGroupConfiguration"]
-    assert (
-        settings["EnforceWorkGroupConfiguration"] is False
-        and settings["BytesScannedCutoffPerQuery"] == 1 << 30
-    )
-    assert (
-        settings["ResultConfiguration"]["OutputLocation"]
-        == f"s3://{one('AWS::S3::Bucket')['BucketName']}/athena/"
-    )
-    assert settings["EngineVersion"]["SelectedEngineVersion"] == "Athena engine version 3"
+@pytest.mark.parametrize("kind", RESOURCES)
+def test_a_resource_has_the_properties_that_it_must_have(kind):
+    found = one(kind)
+    assert {name: found[name] for name in RESOURCES[kind]} == RESOURCES[kind]
 
 
 # -- the schedule
@@ -928,10 +778,10 @@ def test_a_forgotten_cluster_is_terminated_every_evening():
 def test_failed_steps_and_jobs_and_too_high_costs_are_reported():
     rules = cloudformation.resources_of_type("AWS::Events::Rule")
     patterns = {rule["EventPattern"]["source"][0]: rule["EventPattern"]["detail"] for rule in rules}
-    assert patterns == {
-        "aws.emr": {"state": ["FAILED"], "message": [{"wildcard": "*(workbench)*"}]},
-        "aws.emr-serverless": {"state": ["FAILED"], "jobRunName": [{"prefix": "workbench-"}]},
-    }
+    assert patterns == yaml.safe_load("""
+        aws.emr: {state: [FAILED], message: [{wildcard: "*(workbench)*"}]}
+        aws.emr-serverless: {state: [FAILED], jobRunName: [{prefix: workbench-}]}
+        """)
     assert {target["Arn"] for rule in rules for target in rule["Targets"]} == {"<Topic>"}
     (publish,) = one("AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
     assert "events.amazonaws.com" in publish["Principal"]["Service"]
@@ -976,8 +826,5 @@ def test_the_schedules_request_is_one_that_emr_takes():
 
 
 def test_every_parameter_has_a_default():
-    assert all(
-        "Default" in each
-        for name in cloudformation.ORDER
-        for each in cloudformation.template(name)["Parameters"].values()
-    )
+    declared = [cloudformation.template(name)["Parameters"] for name in cloudformation.ORDER]
+    assert all("Default" in each for found in declared for each in found.values())

@@ -77,23 +77,10 @@ def test_nothing_that_was_built_is_missing_in_the_list_of_what_was_never_run():
     )
     for path in re.findall(r"`((?:connect|topic|hudi|results|spark|run|stack)/\w+\.py)`", NEVER):
         assert (ROOT / "lib" / "workbench" / path).is_file(), path
-    for made in (
-        "connect/msk.py",
-        "topic/kafka_iam.py",
-        "topic/glue_registry.py",
-        "hudi/ddl.py",
-        "query/athena.py",
-        "spark/emr.py",
-        "run/emr_jobs.py",
-        "run/emr_notebook.py",
-        "EKS",
-        "Scheduler",
-        "Airflow",
-        "systemd",
-        "conditional writes",
-        "publish",
-        "down,",
-    ):
+    for made in """
+        connect/msk.py topic/kafka_iam.py topic/glue_registry.py hudi/ddl.py query/athena.py spark/emr.py
+        run/emr_jobs.py run/emr_notebook.py EKS Scheduler Airflow systemd conditional publish down,
+    """.split():
         assert made in NEVER, made
     for stack in cloudformation.ORDER:
         assert f"up.sh {stack}" in NEVER or stack == "studio" and "emr studio" in NEVER, stack

@@ -14,6 +14,7 @@ import cfnlint
 import cloudformation
 import on_aws
 import pytest
+import yaml
 from botocore import xform_name
 from on_aws import ACCOUNT, EMBEDDED_ONLY, REGION
 from workbench.base import ROOT
@@ -31,18 +32,18 @@ KNOWN = json.loads(
 for newer in ("restartconnector", "resumeconnector"):
     KNOWN["kafkaconnect"]["Actions"].setdefault(newer, {"Resources": ["connector"]})
 # Actions that are allowed on "*" although they know resources, and why
-ON_ALL = {
-    "glue:GetSchemaVersion": "asked by the id that stands in a message, which names no registry",
-    "glue:PutSchemaVersionMetadata": "the same",
-    **dict.fromkeys(
-        [
-            f"elasticmapreduce:{verb}Editor"
-            for verb in ("Create", "Describe", "Start", "Stop", "Delete", "Attach", "Detach")
-        ],
-        "AWS states no resource for the workspaces of an EMR Studio",
-    ),
-    "elasticmapreduce:OpenEditorInConsole": "the same",
-}
+ON_ALL = yaml.safe_load("""
+    glue:GetSchemaVersion: &message asked by the id that stands in a message, which names no registry
+    glue:PutSchemaVersionMetadata: *message
+    elasticmapreduce:CreateEditor: &workspace AWS states no resource for the workspaces of an EMR Studio
+    elasticmapreduce:DescribeEditor: *workspace
+    elasticmapreduce:StartEditor: *workspace
+    elasticmapreduce:StopEditor: *workspace
+    elasticmapreduce:DeleteEditor: *workspace
+    elasticmapreduce:AttachEditor: *workspace
+    elasticmapreduce:DetachEditor: *workspace
+    elasticmapreduce:OpenEditorInConsole: *workspace
+    """)
 
 
 def holders():
@@ -102,6 +103,7 @@ def rights():
         (who, action, resource)
         for who, (statements, _) in holders().items()
         for one in statements
+        if one["Effect"] == "Allow" or pytest.fail(f"{who}: {one}")
         for action, resource in itertools.product(listed(one["Action"]), listed(one["Resource"]))
     ]
 
@@ -124,17 +126,6 @@ def test_the_policies_are_those_that_were_read():
     )
 
 
-def test_every_statement_allows_and_says_what_on_what():
-    for who, (statements, _) in holders().items():
-        for one in statements:
-            assert one["Effect"] == "Allow" and {"Action", "Resource"} <= one.keys() <= {
-                "Effect",
-                "Action",
-                "Resource",
-                "Condition",
-            }, who
-
-
 def test_a_policy_is_as_short_as_iam_wants_it():
     """6,144 characters a managed policy, 10,240 all that stand in a role; also with a deployment's
     longest name, and with ids as long as those of AWS (`subnet-` with 17 digits)."""
@@ -154,25 +145,25 @@ def test_a_policy_is_as_short_as_iam_wants_it():
 # What EMR Studio's service role must have (EMR Management Guide, "Create an EMR Studio service role"), of
 # the parts that this deployment uses: {action: resources}. AWS limits some by the tag
 # for-use-with-amazon-emr-managed-policies, which the template replaces by the network.
-STUDIO = {
-    "ec2:CreateNetworkInterface": ("network-interface", "subnet", "security-group"),
-    "ec2:CreateNetworkInterfacePermission": ("network-interface",),
-    "ec2:CreateTags": ("network-interface",),
-    "ec2:DeleteNetworkInterface": ("network-interface",),
-    "ec2:DeleteNetworkInterfacePermission": ("network-interface",),
-    "ec2:DescribeInstances": (),
-    "ec2:DescribeNetworkInterfaces": (),
-    "ec2:DescribeSecurityGroups": (),
-    "ec2:DescribeSubnets": (),
-    "ec2:DescribeTags": (),
-    "ec2:DescribeVpcs": (),
-    "ec2:ModifyNetworkInterfaceAttribute": ("instance", "network-interface", "security-group"),
-    "elasticmapreduce:DescribeCluster": ("cluster",),
-    "elasticmapreduce:ListInstances": ("cluster",),
-    "elasticmapreduce:ListSteps": ("cluster",),
-    "s3:GetEncryptionConfiguration": ("",),
-    "s3:ListBucket": ("",),
-}
+STUDIO = yaml.safe_load("""
+    ec2:CreateNetworkInterface: [network-interface, subnet, security-group]
+    ec2:CreateNetworkInterfacePermission: [network-interface]
+    ec2:CreateTags: [network-interface]
+    ec2:DeleteNetworkInterface: [network-interface]
+    ec2:DeleteNetworkInterfacePermission: [network-interface]
+    ec2:DescribeInstances: [""]
+    ec2:DescribeNetworkInterfaces: [""]
+    ec2:DescribeSecurityGroups: [""]
+    ec2:DescribeSubnets: [""]
+    ec2:DescribeTags: [""]
+    ec2:DescribeVpcs: [""]
+    ec2:ModifyNetworkInterfaceAttribute: [instance, network-interface, security-group]
+    elasticmapreduce:DescribeCluster: [cluster]
+    elasticmapreduce:ListInstances: [cluster]
+    elasticmapreduce:ListSteps: [cluster]
+    s3:GetEncryptionConfiguration: [""]
+    s3:ListBucket: [""]
+    """)
 
 
 def test_the_studios_role_has_what_aws_documents():
@@ -183,17 +174,19 @@ def test_the_studios_role_has_what_aws_documents():
         for action in listed(one["Action"])
         for resource in listed(one["Resource"])
     }
-    wanted = {(action, kind) for action, kinds in STUDIO.items() for kind in (kinds or ("",))}
+    wanted = {(action, kind) for action, kinds in STUDIO.items() for kind in kinds}
     assert wanted - granted == set()
+
+
+def studio_statement(action):
+    statements, _ = holders()["studio: role workbench-studio"]
+    (statement,) = [one for one in statements if action in listed(one["Action"])]
+    return statement
 
 
 def test_the_studio_attaches_by_the_statement_that_aws_wants_unchanged():
     """Without its three resources, or with a condition, attaching a workspace fails."""
-    statements, _ = holders()["studio: role workbench-studio"]
-    (attach,) = [
-        one for one in statements if "ec2:ModifyNetworkInterfaceAttribute" in listed(one["Action"])
-    ]
-    assert attach == {
+    assert studio_statement("ec2:ModifyNetworkInterfaceAttribute") == {
         "Effect": "Allow",
         "Action": "ec2:ModifyNetworkInterfaceAttribute",
         "Resource": [
@@ -203,16 +196,9 @@ def test_the_studio_attaches_by_the_statement_that_aws_wants_unchanged():
 
 
 def test_a_notebook_without_a_studio_is_attached_though_its_interface_has_no_tag():
-    statements, _ = holders()["studio: role workbench-studio"]
-    (permit,) = [
-        one for one in statements if "ec2:CreateNetworkInterfacePermission" in listed(one["Action"])
-    ]
+    permit = studio_statement("ec2:CreateNetworkInterfacePermission")
     network = f"arn:aws:ec2:{REGION}:{ACCOUNT}:vpc/<Vpc>"
     assert permit["Condition"] == {"ArnEquals": {"ec2:Vpc": network}}
-
-
-def test_no_action_is_a_pattern():
-    assert [right for right in rights() if "*" in right[1]] == []
 
 
 def test_all_resources_at_once_only_for_actions_that_know_none():
@@ -221,9 +207,9 @@ def test_all_resources_at_once_only_for_actions_that_know_none():
     )
 
 
-def test_an_action_that_knows_no_resource_is_not_given_one():
+def test_no_action_is_a_pattern_and_one_that_knows_no_resource_is_not_given_one():
     """It would be denied: IAM takes no resource for it but `*`."""
-    assert [right for right in rights() if right[2] != "*" and not knows(right[1])] == []
+    assert [r for r in rights() if "*" in r[1] or r[2] != "*" and not knows(r[1])] == []
 
 
 def test_each_action_takes_one_of_its_resources_and_each_resource_has_an_action():
@@ -275,17 +261,18 @@ def test_7_s3_resources_have_the_form_of_s3_names():
         assert found and bool(found[1]) == (right[1] not in of_bucket), right
 
 
-CODE = (
-    "workbench/jobs/bootstrap.sh",
-    "workbench/jobs/kernel.sh",
-    "workbench/jobs/ingest.py",
-    "workbench/environment.tar.gz",
-    "workbench/notebooks/10_outbox/15_dashboard.ipynb",
-    "workbench/params/aws.yaml",
-    "workbench/jars/login.jar",
-    "workbench/anything",
-    "plugins/debezium-postgres.zip",
-)  # what `publish` puts there
+# what `publish` puts there
+CODE = """
+    workbench/jobs/bootstrap.sh
+    workbench/jobs/kernel.sh
+    workbench/jobs/ingest.py
+    workbench/environment.tar.gz
+    workbench/notebooks/10_outbox/15_dashboard.ipynb
+    workbench/params/aws.yaml
+    workbench/jars/login.jar
+    workbench/anything
+    plugins/debezium-postgres.zip
+    """.split()
 
 
 def written(key):
@@ -405,11 +392,7 @@ def topics(config):
 @pytest.mark.parametrize("name", sorted(FILES.keys() - AS_ANOTHER.keys()))
 def test_a_connector_may_what_its_file_says_and_no_more(name):
     config = {key: value.replace("${topic_prefix}", "msk") for key, value in FILES[name].items()}
-    ((own, attached),) = [
-        found
-        for who, found in holders().items()
-        if who == f"connect: role workbench-connect-{name}"
-    ]
+    own, attached = holders()[f"connect: role workbench-connect-{name}"]
     mine = {
         (action, re.sub(r"^arn:aws:[\w-]+:[\w-]*:\d*:+", "", resource))
         for one in own
@@ -455,23 +438,6 @@ def test_a_connector_may_what_its_file_says_and_no_more(name):
             for folder in folders
         }
     mysql = "mysql" in config["connector.class"]
-    if mysql:  # what it notes of tables it writes as itself, and reads again as a group of its own
-        noted = f"topic/workbench/*/{config['schema.history.internal.kafka.topic']}"
-        do = (
-            "CreateTopic",
-            "DescribeTopic",
-            "DescribeTopicDynamicConfiguration",
-            "ReadData",
-            "WriteData",
-        )
-        wanted |= {(f"kafka-cluster:{verb}", noted) for verb in do}
-        wanted |= {
-            (
-                f"kafka-cluster:{verb}Group",
-                f"group/workbench/*/{config['topic.prefix']}-schemahistory",
-            )
-            for verb in ("Alter", "Describe")
-        }
     assert {(a, r.replace("arn:aws:s3:::", "")) for a, r in mine} == wanted
     avro = {
         "policy workbench-connect-reads-schemas"
@@ -585,17 +551,6 @@ def test_the_bastions_agent_reaches_session_manager():
 # -- the library: what it asks of AWS in a notebook is allowed to the role of a notebook
 # -------------------------------
 
-SERVICES = {
-    "kafkaconnect": "kafkaconnect",
-    "logs": "logs",
-    "cloudwatch": "cloudwatch",
-    "glue": "glue",
-    "athena": "athena",
-    "ssm": "ssm",
-    "secretsmanager": "secretsmanager",
-    "emr-serverless": "emr-serverless",
-    "emr": "elasticmapreduce",
-}
 THEIRS = (
     "emr: policy workbench-lake",
     "emr: policy workbench-notebooks",
@@ -603,30 +558,26 @@ THEIRS = (
 )
 
 
+# Services without a policy in IAM's list: their calls are of the machine, not of a notebook's role
+OTHERS = ("s3", "sns", "sts")
+
+
+def action(service, operation):
+    """IAM's name of an operation, as botocore or boto3 has it."""
+    model = botocore.session.get_session().get_service_model(service)
+    names = {xform_name(name): name for name in model.operation_names}
+    return f"{on_aws.SERVICES[service]}:{names.get(operation, operation)}"
+
+
 def asked():
     """The AWS calls in lib, by the names that stand in it: each a set, for a name may be that of
     several services."""
-    session = botocore.session.get_session()
-    services = {
-        name: {
-            xform_name(one): f"{prefix}:{one}"
-            for one in session.get_service_model(name).operation_names
-        }
-        for name, prefix in SERVICES.items()
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "lib/workbench").rglob("*.py")]
+    return {
+        frozenset(action(*each) for each in named)
+        for named in on_aws.operations(texts)
+        if not {service for service, _ in named} & {*OTHERS}
     }
-    found = set()
-    for path in (ROOT / "lib/workbench").rglob("*.py"):
-        words = set(re.findall(r'"([\w-]+)"', path.read_text(encoding="utf-8")))
-        here = {
-            word: {
-                operations[word]
-                for service, operations in services.items()
-                if service in words and word in operations
-            }
-            for word in words
-        }
-        found |= {frozenset(actions) for actions in here.values() if actions}
-    return found
 
 
 def test_a_notebook_may_ask_what_the_library_asks():
@@ -640,37 +591,26 @@ def test_a_notebook_may_ask_what_was_asked_in_the_dry_run():
     may = {action for who, action, _ in rights() if who in THEIRS}
     for file in (ROOT / "tests/stack/aws_calls").glob("*.txt"):
         lines = re.findall(r"^([\w-]+)\.(\w+)$", file.read_text(encoding="utf-8"), re.M)
-        did = {f"{SERVICES[service]}:{operation}" for service, operation in lines}
+        did = {action(*line) for line in lines}
         assert did and not did - may, file.name
 
 
 # Asked by others than the library, in its name
-ON_BEHALF = {
-    "PyAthena": {
-        "athena:StartQueryExecution",
-        "athena:GetQueryResults",
-        "athena:StopQueryExecution",
-    },
-    "CreateConnector": {
-        "kafkaconnect:DescribeCustomPlugin",
-        "kafkaconnect:TagResource",
-        "logs:CreateLogDelivery",
-        "logs:GetLogDelivery",
-        "logs:ListLogDeliveries",
-        "logs:DeleteLogDelivery",
-        "logs:DescribeResourcePolicies",
-        "logs:DescribeLogGroups",
-        "logs:PutResourcePolicy",
-    },
-    "StartSession, StartJobRun": {"emr-serverless:StartApplication", "emr-serverless:TagResource"},
-    "StartNotebookExecution": {"elasticmapreduce:AddTags"},
-}
+ON_BEHALF = yaml.safe_load("""
+    PyAthena: [athena:StartQueryExecution, athena:GetQueryResults, athena:StopQueryExecution]
+    CreateConnector: [
+      kafkaconnect:DescribeCustomPlugin, kafkaconnect:TagResource,
+      logs:CreateLogDelivery, logs:GetLogDelivery, logs:ListLogDeliveries, logs:DeleteLogDelivery,
+      logs:DescribeResourcePolicies, logs:DescribeLogGroups, logs:PutResourcePolicy]
+    StartSession, StartJobRun: [emr-serverless:StartApplication, emr-serverless:TagResource]
+    StartNotebookExecution: [elasticmapreduce:AddTags]
+    """)
 
 
 def test_a_notebook_may_no_more_than_is_asked():
     """Of the services that the library calls itself; S3's, Glue's and Kafka's are called by Spark
     and its like, too."""
-    services = set(SERVICES.values()) - {"glue"}
+    services = {"logs", *on_aws.SERVICES.values()} - {"glue", *OTHERS}
     may = {
         action
         for who, action, _ in rights()

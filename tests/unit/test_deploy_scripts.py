@@ -233,15 +233,12 @@ def test_a_deployment_is_created_left_alone_updated_and_removed(site):
 def test_a_dry_run_changes_nothing(site):
     said = site.run("up.sh", "--dry-run")
     assert site.changes() == [] and said.count("+ aws cloudformation deploy") == 3
+    site.run("up.sh", code=1)  # nobody says yes
+    assert site.changes() == []
     site.create()
     said = site.run("down.sh", "--dry-run")
     assert site.changes() == [] and site.stacks() == ALL
     assert said.count("+ aws cloudformation delete-stack") == 3
-
-
-def test_nothing_is_created_for_a_person_who_does_not_say_yes(site):
-    site.run("up.sh", code=1)
-    assert site.stacks() == {}
 
 
 def test_a_run_that_is_interrupted_at_any_stack_is_continued(site):
@@ -331,9 +328,6 @@ def test_every_state_after_a_failure_has_an_exit(site, state):
 
 
 def test_a_failure_is_told_with_its_first_reason(site):
-    (site.deploy / "1-network.yaml").write_text(
-        NETWORK.replace("AWS::SQS::Queue", "AWS::SQS::Queue")
-    )
     events = [
         ("workbench-network", "ROLLBACK_IN_PROGRESS", "The following resource(s) failed"),
         ("Other", "CREATE_FAILED", "Resource creation cancelled"),

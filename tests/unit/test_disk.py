@@ -45,7 +45,7 @@ def test_a_red_notebook_names_it(tmp_path, monkeypatch):
 
     monkeypatch.setattr(runner, "execute_notebook", fills_the_disk)
     (entry,) = runner.run(["11_source_database"], progress=False).notebooks
-    assert entry["error"]["message"].startswith(
+    assert entry.error["message"].startswith(
         "Kafka: Local: Timed out\nthe disk is full: 3 MB are free"
     )
 

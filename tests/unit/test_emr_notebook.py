@@ -1,11 +1,11 @@
 """Notebooks executed on an EMR cluster: started, waited for, fetched, stopped."""
 
 import datetime as dt
-import json
 
 import nbformat
 import on_aws
 import pytest
+import yaml
 from workbench.base import aws, files, params, wait
 from workbench.base.errors import ParamsError, StackError
 from workbench.run import emr_notebook, execute, notebooks, runner
@@ -47,32 +47,18 @@ def left(monkeypatch):
 
 
 def expect_start(emr):
-    emr.add_response(
-        "start_notebook_execution",
-        {"NotebookExecutionId": "ex-1"},
-        {
-            "NotebookExecutionName": f"workbench {NAME}",
-            "NotebookParams": json.dumps({"world": "aws"}),
-            "NotebookS3Location": {
-                "Bucket": "workbench-lake",
-                "Key": f"workbench/notebooks/{NAME}",
-            },
-            "OutputNotebookS3Location": {
-                "Bucket": "workbench-lake",
-                "Key": f"runs/1767225600/{NAME}",
-            },
-            # without them EMR needs groups of its own making in the network, which then cannot be
-            # removed
-            "ExecutionEngine": {
-                "Id": on_aws.PARAMETERS["emr/cluster"],
-                "Type": "EMR",
-                "MasterInstanceSecurityGroupId": on_aws.PARAMETERS["emr/cluster_group"],
-            },
-            "NotebookInstanceSecurityGroupId": on_aws.PARAMETERS["emr/notebook_group"],
-            "ServiceRole": on_aws.PARAMETERS["emr/notebook_role"],
-            "Tags": [{"Key": "workbench:deployment", "Value": "workbench"}],
-        },
-    )
+    # without the groups EMR makes some of its own in the network, which then cannot be removed
+    request = yaml.safe_load(f"""
+        NotebookExecutionName: workbench {NAME}
+        NotebookParams: '{{"world": "aws"}}'
+        NotebookS3Location: {{Bucket: workbench-lake, Key: workbench/notebooks/{NAME}}}
+        OutputNotebookS3Location: {{Bucket: workbench-lake, Key: runs/1767225600/{NAME}}}
+        ExecutionEngine: {{Id: j-1ABCDEFGHIJKL, Type: EMR, MasterInstanceSecurityGroupId: sg-2}}
+        NotebookInstanceSecurityGroupId: sg-3
+        ServiceRole: {on_aws.PARAMETERS["emr/notebook_role"]}
+        Tags: [{{Key: "workbench:deployment", Value: workbench}}]
+        """)
+    emr.add_response("start_notebook_execution", {"NotebookExecutionId": "ex-1"}, request)
 
 
 def expect_describe(emr, *states, reason=""):
@@ -122,21 +108,10 @@ def test_where_emr_leaves_nothing_it_is_said(emr, left):
     assert done.reason == f"EMR wrote no notebook to s3://workbench-lake/runs/1767225600/{NAME}"
 
 
-def test_without_a_cluster_it_says_what_makes_one(emr, monkeypatch):
-    monkeypatch.setattr(aws, "parameters", lambda *_: {"lake/bucket": "b"})
-    with pytest.raises(StackError, match="(?s)no parameter 'emr/cluster'.*`deploy/up.sh` creates"):
-        emr_notebook.execute_notebook(WORLD, PATH, {"world": "aws"})
-
-
 def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path))
-    monkeypatch.setattr(
-        params,
-        "load",
-        lambda name: WORLD.model_copy(
-            update={"spark": WORLD.spark.model_copy(update={"kind": "classic"})}
-        ),
-    )
+    spark = WORLD.spark.model_copy(update={"kind": "classic"})
+    monkeypatch.setattr(params, "load", lambda name: WORLD.model_copy(update={"spark": spark}))
     asked = []
 
     def notebook(world, path, values, timeout):
@@ -154,7 +129,7 @@ def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
         progress=False,
         executor="emr-notebook",
     )
-    assert [n["status"] for n in result.notebooks] == [
+    assert [n.status for n in result.notebooks] == [
         "passed",
         "failed",
         "skipped",
@@ -164,25 +139,6 @@ def test_a_run_there_has_its_report_and_exit_code_here(tmp_path, monkeypatch):
     )
     with pytest.raises(ParamsError, match="did you mean 'emr-notebook'"):
         runner.run([], "aws", executor="emr_notebook")
-
-
-@pytest.mark.parametrize(
-    "error, times", [("Spark was restarted or is gone", 2), ("the query failed", 1)]
-)
-def test_a_notebook_that_lost_its_session_is_run_once_more(error, times):
-    ran = []
-
-    def executed(*given):
-        ran.append(given)
-        output = nbformat.v4.new_output(
-            "error", ename="StackError", evalue=f"{error}\n  where: x", traceback=[]
-        )
-        return execute.ExecutionResult(
-            nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x", outputs=[output])])
-        )
-
-    runner._retry_on_lost_session(executed, print, "path", {})
-    assert ran == [("path", {})] * times
 
 
 def test_a_login_that_expires_meanwhile_is_told_at_once(emr, left):
@@ -203,9 +159,8 @@ def test_a_cluster_that_has_ended_is_told(emr):
         emr_notebook.execute_notebook(WORLD, PATH, {})
 
 
-@pytest.mark.parametrize("world", ["local", "cluster"])
-def test_a_world_that_is_none_of_aws_is_told_before_a_run_begins(world, monkeypatch, tmp_path):
+def test_a_world_that_is_none_of_aws_is_told_before_a_run_begins(monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBENCH_RUNS", str(tmp_path / "runs"))
     with pytest.raises(StackError, match="(?s)has no deployment on AWS.*--world aws"):
-        runner.run(["00_start_here"], world, executor="emr-notebook", progress=False)
+        runner.run(["00_start_here"], "local", executor="emr-notebook", progress=False)
     assert not (tmp_path / "runs").exists()

@@ -106,16 +106,6 @@ def inside(folder, name):
     return zipfile.ZipFile(folder / f"plugins/{name}.zip").namelist()
 
 
-def test_jars_lie_at_the_root_of_an_archive(few, tmp_path):
-    pack.pack(tmp_path / "dist")
-    for name, jars in (
-        ("lenses-s3", ["sink.jar"]),
-        ("debezium-postgres", ["debezium-core.jar"]),
-        ("debezium-mysql", ["debezium-core.jar"]),
-    ):
-        assert inside(tmp_path / "dist", name) == jars
-
-
 def test_every_plugin_has_the_provider_of_passwords_and_the_converter_of_glue(
     few, tmp_path, capsys
 ):
@@ -133,6 +123,7 @@ def test_every_plugin_has_the_provider_of_passwords_and_the_converter_of_glue(
     assert plugins == {"lenses-s3", "debezium-postgres", "debezium-mysql"}, (
         "what they share is no plugin"
     )
+    assert {*inside(tmp_path / "dist", "lenses-s3")} > {"sink.jar"}, "at the root of the archive"
     for name in plugins:
         assert {
             "msk-config-providers-0.4.0.jar",
@@ -141,28 +132,10 @@ def test_every_plugin_has_the_provider_of_passwords_and_the_converter_of_glue(
     assert "missing: var/msk-connect" not in capsys.readouterr().out
 
 
-def test_a_jar_is_in_an_archive_once_in_its_newest_version(few, tmp_path):
+def test_of_the_versions_of_a_jar_the_newest_is_packed_and_one_with_a_classifier_is_another_jar(
+    tmp_path,
+):
     """Of two versions in one plugin Kafka Connect loads whichever comes first."""
-    shared, own = few.parent / "msk-connect" / "lib", few.parent / "plugins" / "lenses-s3" / "lib"
-    shared.mkdir(parents=True)
-    for name in (
-        "jackson-core-2.9.10.jar",
-        "netty-4.1.100.Final.jar",
-        "netty-codec-4.1.9.Final.jar",
-    ):
-        (shared / name).write_bytes(b"a jar")
-    for name in ("jackson-core-2.19.0.jar", "netty-4.1.99.Final.jar", "sink.jar"):
-        (own / name).write_bytes(b"a jar")
-    pack.pack(tmp_path / "dist")
-    assert inside(tmp_path / "dist", "lenses-s3") == [
-        "jackson-core-2.19.0.jar",
-        "netty-4.1.100.Final.jar",
-        "netty-codec-4.1.9.Final.jar",
-        "sink.jar",
-    ]
-
-
-def test_jars_with_classifiers_are_artifacts_of_their_own(tmp_path):
     epoll = "netty-transport-native-epoll-4.1.{}.Final{}.jar"
     names = [
         epoll.format(100, "-linux-x86_64"),
@@ -177,12 +150,18 @@ def test_jars_with_classifiers_are_artifacts_of_their_own(tmp_path):
         "b-2.0.0-M10.jar",
         "b-2.0.0-M9.jar",
         "avro.jar",
+        "jackson-core-2.9.10.jar",
+        "jackson-core-2.19.0.jar",
+        "netty-4.1.100.Final.jar",
+        "netty-4.1.99.Final.jar",
+        "netty-codec-4.1.9.Final.jar",
     ]
     assert [
         jar.name for jar in pack.newest_versions([tmp_path / name for name in names])
     ] == sorted(
         {*names}
         - {epoll.format(99, "-linux-x86_64"), "a-1.9.jar", "guava-9-jre.jar", "b-2.0.0-M9.jar"}
+        - {"jackson-core-2.9.10.jar", "netty-4.1.99.Final.jar"}
     )
 
 

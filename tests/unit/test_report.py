@@ -31,72 +31,59 @@ ERROR = {
 }
 
 
-def entry(name, status, checks=(), error=None):
-    cells = (
-        [
-            {"index": 1, "section": "1. Load", "seconds": 61.2},
-            {"index": 2, "section": "1. Load", "seconds": 1.0},
-            {"index": 3, "section": "Check", "seconds": 0.25},
-        ]
-        if status != "skipped"
-        else []
+def entry(name, status, **more):
+    cells = [("1. Load", 61.2), ("1. Load", 1.0), ("Check", 0.25)] if status != "skipped" else []
+    return run_record.NotebookEntry(
+        path=f"10_outbox/{name}.ipynb",
+        title=f"Do {name}",
+        promise="It is done.",
+        status=status,
+        seconds=63,
+        cell_seconds=62.4,
+        cells=[{"section": section, "seconds": seconds} for section, seconds in cells],
+        **more,
     )
-    return {
-        "path": f"10_outbox/{name}.ipynb",
-        "title": f"Do {name}",
-        "promise": "It is done.",
-        "track": "10_outbox",
-        "status": status,
-        "why": "",
-        "seconds": 63.0,
-        "cell_seconds": 62.4,
-        "cells": cells,
-        "checks": list(checks),
-        "error": error,
-    }
 
 
 @pytest.fixture
-def run_dir(tmp_path):
-    folder = tmp_path / "runs" / "20261121-090000-local"
-    record = {
-        "format": 1,
-        "status": "failed",
-        "world": "local",
-        "describe": "here",
-        "targets": ["10_outbox"],
-        "parameters": {"scale": 3},
-        "started": "2026-11-21T09:00:00+01:00",
-        "finished": None,
-        "seconds": 190.0,
-        "cell_seconds": 170.0,
-        "python": "3.11.7",
-        "platform": "Linux",
-        "processors": 2,
-        "commit": "abc1234",
-        "versions": {"hudi": "1.0.2"},
-        "world_values": [["postgres.admin_password", "••••••"]],
-        "notebooks": [
-            entry("11_a", "passed", [CHECK]),
-            entry("12_b", "failed", [{**CHECK, "ok": False}], ERROR),
-            entry("13_c", "skipped"),
-        ],
-    }
-    executed = folder / "notebooks" / "10_outbox" / "11_a.ipynb"
-    executed.parent.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps(record))
+def record(tmp_path):
     fig = new_output("display_data", {"image/png": PIXEL})
     cells = [
         new_markdown_cell("# Do it\n\nWell."),
         new_markdown_cell("## 2. Who *earns* it?"),
         new_code_cell("fig", outputs=[fig]),
     ]
+    executed = tmp_path / "notebooks" / "10_outbox" / "11_a.ipynb"
+    executed.parent.mkdir(parents=True)
     nbformat.write(new_notebook(cells=cells), executed)
-    return folder
+    return run_record.RunRecord(
+        folder=tmp_path,
+        status="failed",
+        world="local",
+        describe="here",
+        targets=["10_outbox"],
+        parameters={"scale": 3},
+        started="2026-11-21T09:00:00+01:00",
+        seconds=190,
+        cell_seconds=170,
+        commit="abc1234",
+        versions={"hudi": "1.0.2"},
+        world_values=[("postgres.admin_password", "••••••")],
+        notebooks=[
+            entry("11_a", "passed", checks=[CHECK]),
+            entry("12_b", "failed", checks=[{**CHECK, "ok": False}], error=ERROR),
+            entry("13_c", "skipped"),
+        ],
+    )
 
 
-def test_report_needs_nothing_else_and_escapes(run_dir):
-    page = run_record.write_report(run_dir).read_text()
+def report(record):
+    record.save()
+    return run_record.write_report(record.folder).read_text()
+
+
+def test_report_needs_nothing_else_and_escapes(record):
+    page = report(record)
     assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page)
     assert not re.findall(r"@import|url\(|<link|<script", page)
     assert "&lt;i&gt;rows&lt;/i&gt;" in page and "&lt;script&gt;" in page
@@ -107,8 +94,8 @@ def test_report_needs_nothing_else_and_escapes(run_dir):
     )
 
 
-def test_report_tells_status_checks_pictures_and_how_to_repeat(run_dir):
-    page = run_record.write_report(run_dir).read_text()
+def test_report_tells_status_checks_pictures_and_how_to_repeat(record):
+    page = report(record)
     assert (
         page.index("Failed in")
         < page.index("check.equal(&#39;rows&#39;")
@@ -123,11 +110,9 @@ def test_report_tells_status_checks_pictures_and_how_to_repeat(run_dir):
     assert "not run" in page and "1.0.2" in page and "abc1234" in page
 
 
-def test_failed_checks_are_open_and_passed_ones_folded_after_them(run_dir):
-    record = json.loads((run_dir / "run.json").read_text())
-    record["notebooks"][1]["checks"].insert(0, {**CHECK, "what": "a green one"})
-    (run_dir / "run.json").write_text(json.dumps(record))
-    page = run_record.write_report(run_dir).read_text()
+def test_failed_checks_are_open_and_passed_ones_folded_after_them(record):
+    record.notebooks[1].checks.insert(0, {**CHECK, "what": "a green one"})
+    page = report(record)
     first, second = page[page.index('id="notebook-1"') :].split('id="notebook-2"')
     assert (
         "<details><summary>1 of 1 checks passed</summary>" in first and 'class="red"' not in first
@@ -139,13 +124,10 @@ def test_failed_checks_are_open_and_passed_ones_folded_after_them(run_dir):
     )  # on paper nothing is folded
 
 
-def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(run_dir):
-    record = json.loads((run_dir / "run.json").read_text())
-    record["notebooks"][0]["checks"].append(
-        {**CHECK, "ok": None, "what": "as published", "detail": "shown only"}
-    )
-    (run_dir / "run.json").write_text(json.dumps(record))
-    page = run_record.write_report(run_dir).read_text()
+def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(record):
+    own = {**CHECK, "ok": None, "what": "as published", "detail": "shown only"}
+    record.notebooks[0].checks.append(own)
+    page = report(record)
     assert (
         "<b>1 of 3</b><span>checks passed</span>" in page
         and "<b>1</b><span>not as published: own data" in page
@@ -160,15 +142,9 @@ def test_what_differs_in_own_data_stands_apart_neither_red_nor_green(run_dir):
     )
 
 
-def test_a_folder_with_a_blank_is_quoted_where_the_command_is_repeated(run_dir):
-    record = json.loads((run_dir / "run.json").read_text())
-    (run_dir / "run.json").write_text(
-        json.dumps({**record, "parameters": {"from_dir": "/my data"}})
-    )
-    assert (
-        "--param &#39;from_dir=/my data&#39; --resume"
-        in run_record.write_report(run_dir).read_text()
-    )
+def test_a_folder_with_a_blank_is_quoted_where_the_command_is_repeated(record):
+    record.parameters = {"from_dir": "/my data"}
+    assert "--param &#39;from_dir=/my data&#39; --resume" in report(record)
 
 
 @pytest.mark.parametrize(
@@ -180,13 +156,13 @@ def test_a_folder_with_a_blank_is_quoted_where_the_command_is_repeated(run_dir):
     ],
 )
 def test_a_picture_has_its_section_below_its_own_title_for_who_does_not_see_it_and_a_full_size(
-    run_dir, text, title
+    record, text, title
 ):
-    path = run_dir / "notebooks" / "10_outbox" / "11_a.ipynb"
+    path = record.folder / "notebooks" / "10_outbox" / "11_a.ipynb"
     book = json.loads(path.read_text())
     book["cells"][-1]["outputs"][0]["data"]["text/plain"] = text
     path.write_text(json.dumps(book))
-    page = run_record.write_report(run_dir).read_text()
+    page = report(record)
     assert (
         f'alt="{title}"></a><figcaption id="notebook-1-picture-1-caption">2. Who earns it? ' in page
     )

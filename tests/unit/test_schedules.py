@@ -6,6 +6,7 @@ import runpy
 import shlex
 import sys
 import types
+from unittest import mock
 
 import jinja2
 import nbformat
@@ -21,58 +22,47 @@ DEPLOY = ROOT / "deploy"
 PAGE = (DEPLOY / "schedules.md").read_text(encoding="utf-8")
 
 
-class Dag:
-    """The parts of Airflow's DAG that the file uses."""
+class Operator(types.SimpleNamespace):
+    """A PapermillOperator: a task knows its successors."""
 
-    def __init__(self, name, **given):
-        Dag.made, self.name, self.given, self.tasks = self, name, given, []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
-class Operator:
-    """A PapermillOperator: Airflow renders its templates, and a task knows its successors."""
-
-    def __init__(self, *, task_id, input_nb, output_nb, parameters, kernel_name, language_name):
-        self.task_id, self.input_nb, self.output_nb, self.parameters = (
-            task_id,
-            input_nb,
-            output_nb,
-            parameters,
+    def __init__(self, *, task_id, input_nb, output_nb, parameters, **kernel):
+        super().__init__(
+            task_id=task_id, input_nb=input_nb, output_nb=output_nb, parameters=parameters
         )
-        self.kernel, self.after = (kernel_name, language_name), []
-        Dag.made.tasks.append(self)
+        self.kernel, self.after = kernel, []
+        TASKS.append(self)
 
     def __rshift__(self, other):
         self.after.append(other)
         return other
 
 
+TASKS = []
+
+
 @pytest.fixture
 def dag(monkeypatch):
+    """The arguments of the DAG, its tasks, and the function that logs a failure."""
+    TASKS.clear()
+    make_dag = mock.MagicMock()
     name = "airflow.providers.papermill.operators.papermill"
-    stubs = {name.rsplit(".", n)[0]: types.ModuleType("stub") for n in range(1, 4)} | {
-        "airflow": types.SimpleNamespace(DAG=Dag),
-        name: types.SimpleNamespace(PapermillOperator=Operator),
-    }
-    for name, stub in stubs.items():
-        monkeypatch.setitem(sys.modules, name, stub)
+    for number in range(1, 4):
+        monkeypatch.setitem(sys.modules, name.rsplit(".", number)[0], types.ModuleType("stub"))
+    monkeypatch.setitem(sys.modules, "airflow", types.SimpleNamespace(DAG=make_dag))
+    monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(PapermillOperator=Operator))
     monkeypatch.setenv("WORKBENCH_ROOT", str(ROOT))
     monkeypatch.setenv("WORKBENCH_AIRFLOW_RUNS", "s3://lake/runs/airflow")
     monkeypatch.setenv("WORKBENCH_TRACK", "50_time_travel")
-    space = runpy.run_path(str(DEPLOY / "airflow_dag.py"))
-    Dag.made.log_failure = space["log_failure"]
-    return Dag.made
+    log_failure = runpy.run_path(str(DEPLOY / "airflow_dag.py"))["log_failure"]
+    given = make_dag.call_args.kwargs
+    return types.SimpleNamespace(tasks=TASKS, given=given, log_failure=log_failure)
 
 
 def test_airflow_runs_the_notebooks_of_a_track_one_after_another(dag):
     assert [t.input_nb for t in dag.tasks] == list(map(str, notebooks.find(["50_time_travel"])))
     assert [t.after for t in dag.tasks] == [[t] for t in dag.tasks[1:]] + [[]]
-    assert {t.kernel for t in dag.tasks} == {("python3", "python")}
+    kernel = {"kernel_name": "python3", "language_name": "python"}
+    assert all(t.kernel == kernel for t in dag.tasks)
 
 
 def test_what_airflow_fills_in_is_known_and_declared_by_the_notebooks(dag):

@@ -4,13 +4,11 @@ Modules that are slow to import are imported when their command runs.
 """
 
 import contextlib
-import errno
 import os
 import shutil
 import sys
-import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional
+from typing import Optional
 
 import typer
 
@@ -26,16 +24,12 @@ from ..base import (
     pidfiles,
     secrets,
 )
-from ..base.errors import redact_credentials
-from ..base.terminal import echo, escape_unprintable
+from ..base.terminal import echo
 from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
-from . import dlq, operate, own, source
+from . import dlq, failures, operate, own, source
 from .options import WORLD, YES, open_world, parse_key_values, print_findings
-
-if TYPE_CHECKING:
-    from ..run.runner import RunResult
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,8 +39,8 @@ app = typer.Typer(
 )
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(source.app, name="source")
-own.register(app)
-operate.register(app)
+app.add_typer(own.app)
+app.add_typer(operate.app)
 FROM_DIR = typer.Option(
     None,
     "--from",
@@ -72,8 +66,7 @@ def main(arguments: Optional[list[str]] = None) -> None:
         paths.link_safe_root()
         app(arguments)
     except Exception as e:  # noqa: BLE001 - the text may come from a service or from data, and is escaped
-        error = e if isinstance(e, WorkbenchError) else _to_user_error(e) or _unexpected_error(e)
-        echo(str(error), "red", stderr=True)
+        echo(str(failures.to_error(e)), "red", stderr=True)
         sys.exit(1)
 
 
@@ -298,9 +291,8 @@ def ingest(
     executor: str = typer.Option(
         "here",
         "--on",
-        help="Where the ingest runs: here, or emr-serverless (a job).",
+        help="Where the ingest runs: here, or emr-serverless (a job, which Ctrl-C cancels).",
     ),
-    wait: bool = typer.Option(True, help="Wait until a job on EMR ends; Ctrl-C cancels the job."),
 ) -> None:
     """Ingest the changes of captured tables into the lake, or run a streaming query.
 
@@ -323,9 +315,7 @@ def ingest(
         arguments += ["--source", source]
     if continuous:
         arguments.append("--continuous")
-    raise typer.Exit(
-        emr_jobs.run(loaded, arguments, continuous=continuous, wait=wait, progress=echo)
-    )
+    raise typer.Exit(emr_jobs.run(loaded, arguments, continuous=continuous, progress=echo))
 
 
 @app.command()
@@ -345,50 +335,6 @@ def trace(
     echo(repr(traces.row(loaded, track.flow, name, key)))
 
 
-def _unexpected_error(e: Exception) -> WorkbenchError:
-    """Write the traceback of an unforeseen exception to a private file, and return an error for it.
-
-    The text of the exception may come from a service or from data. So it is escaped, and credentials
-    are removed from the file.
-    """
-    trace = "".join(traceback.format_exception(type(e), e, e.__traceback__))
-    file = paths.state_dir() / "log" / "traceback.txt"
-    content = redact_credentials(trace).encode("utf-8", "backslashreplace")
-    try:
-        paths.write_private_file(file, content)
-        location = f"traceback in {paths.display_path(file)}"
-    except OSError as cause:
-        location = f"traceback not written to {paths.display_path(file)}: {cause.strerror}"
-    return WorkbenchError(
-        f"{type(e).__name__}: {escape_unprintable(str(e))}",
-        location=location,
-        hint="this error is unexpected: read the traceback, and report it",
-    )
-
-
-def _to_user_error(e: Exception) -> Optional[WorkbenchError]:
-    """Return an error with a hint for a full disk or for missing file permissions, else None.
-
-    After one `sudo make`, for example, files of the checkout belong to root.
-    """
-    if not isinstance(e, OSError):
-        return None
-    if e.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorkbenchError(
-            f"the disk is full: {e.strerror}",
-            location=e.filename or f"var/ or runs/ of {paths.ROOT}",
-            hint="free disk space (`make clean` removes service data, lake and runs), then try again",
-        )
-    if e.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return WorkbenchError(
-            f"a file cannot be read or written: {e.strerror}",
-            location=str(e.filename or paths.VAR_DIR),
-            expected="var/ and runs/ belong to the user who runs this",
-            hint='sudo chown -R "$(id -un)" var runs',
-        )
-    return None
-
-
 def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
     """Ask for confirmation if other processes are running notebooks, because this ends them."""
     if pids and not yes:
@@ -400,7 +346,7 @@ def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
         typer.confirm("End the run?", default=False, abort=True)
 
 
-def _report_run(result: "RunResult") -> typer.Exit:
+def _report_run(result: run_record.RunRecord) -> typer.Exit:
     """Print the result of a run; return the exit of the command."""
     echo(str(result), "green" if result.status == "passed" else "red")
     print(f"report: {result.report}")

@@ -11,9 +11,11 @@ from ..base import WorkbenchError
 from ..base.terminal import echo
 from .options import WORLD, YES, open_world
 
+app = typer.Typer()
 COLORS = {"green": "green", "amber": "yellow", "red": "red"}
 
 
+@app.command()
 def watch(
     flows: Optional[list[str]] = typer.Argument(None, help="The flows, by default all deployed."),
     once: bool = typer.Option(False, "--once", help="Observe once; for schedulers."),
@@ -67,6 +69,7 @@ def watch(
     )
 
 
+@app.command()
 def reconcile(
     flow: str = typer.Argument(..., help="Name of an own flow, or of a walkthrough."),
     table: str = typer.Option("", help="A captured table, by default all."),
@@ -85,6 +88,7 @@ def reconcile(
         raise typer.Exit(1)
 
 
+@app.command()
 def recapture(
     flow: str = typer.Argument(..., help="Name of an own flow, or of a walkthrough."),
     yes: bool = YES,
@@ -104,9 +108,3 @@ def recapture(
         typer.confirm("Remove these, and capture the tables anew?", default=False, abort=True)
     if not all(result.is_equal for result in operate.recapture(loaded, flow, echo)):
         raise typer.Exit(1)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    for command in (watch, reconcile, recapture):
-        app.command()(command)

@@ -10,9 +10,11 @@ import typer
 from ..base.terminal import echo
 from .options import WORLD, YES, open_world
 
+app = typer.Typer()
 FLOW = typer.Argument(..., help="Name of the flow, by default that of its source.")
 
 
+@app.command()
 def capture(
     source: str = typer.Argument(..., help="Name of the source (docs/your_own.md)."),
     tables: Optional[list[str]] = typer.Argument(
@@ -64,6 +66,7 @@ def capture(
     )
 
 
+@app.command()
 def follow(
     flow: str = FLOW,
     continuous: bool = typer.Option(
@@ -77,6 +80,7 @@ def follow(
     own.follow(open_world(world), flow, continuous, echo)
 
 
+@app.command()
 def compare(flow: str = FLOW, world: str = WORLD) -> None:
     """Compare the lake tables of a flow with their source tables, row by row."""
     from .. import own
@@ -84,6 +88,7 @@ def compare(flow: str = FLOW, world: str = WORLD) -> None:
     own.compare(open_world(world), flow)
 
 
+@app.command()
 def forget(
     flow: str = FLOW,
     tables: Optional[list[str]] = typer.Argument(
@@ -102,9 +107,3 @@ def forget(
     if not yes:
         typer.confirm("Remove this?", default=False, abort=True)
     own.forget(loaded, flow, *(tables or ()))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    for command in (capture, follow, compare, forget):
-        app.command()(command)

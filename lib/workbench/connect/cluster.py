@@ -59,8 +59,8 @@ class Connect(ABC):
     def failure(self, name: str) -> Optional[str]:
         return validation.failure_message(name, self.find_status(name))
 
-    @abstractmethod
-    def offset(self, name: str) -> Optional[dict[str, Any]]: ...
+    def offset(self, name: str) -> Optional[dict[str, Any]]:
+        return None
 
     @abstractmethod
     def deploy(self, name: str, config: dict[str, str]) -> None:

@@ -15,7 +15,6 @@ from ..base import (
     ROOT,
     ConnectorError,
     World,
-    aws,
     did_you_mean,
     local_path,
     secrets,
@@ -32,7 +31,7 @@ CONNECTOR_CATALOG = yaml_files.load(Path(__file__).with_name("catalog.yaml"))
 MYSQL_CONNECTORS = CONNECTOR_CATALOG[
     "mysql_connectors"
 ]  # {engine of a world's mysql: connector class}
-SCHEMA_HISTORY_PREFIX = "schema.history.internal"
+SCHEMA_HISTORY_TOPIC = "schema.history.internal.kafka.topic"
 SECRET_KEYS = re.compile(
     r"password|passphrase|secret|credential|jaas|user\.info|keystore\.key$|private.?key|api.?key|"
     r"(^|[._-])token$",
@@ -114,7 +113,8 @@ def fill(world: World, raw: dict[str, str], file: str, /, **values: Any) -> dict
         )
     # One pass only: a value such as ${directory:…} stays, because the Connect worker resolves it.
     filled = {key: PLACEHOLDER.sub(lambda m: available[m[1]], text) for key, text in raw.items()}
-    filled |= _schema_history_login(world, filled)
+    if world.kafka.security_protocol == "SASL_SSL" and SCHEMA_HISTORY_TOPIC in filled:
+        filled |= CONNECTOR_CATALOG["schema_history_login"]
     filled = {**_tls_login(world, filled, file), **filled}
     url, options = filled.get("connection.url", ""), urlencode(_postgres_tls(world))
     if url.startswith("jdbc:postgresql:") and "?" not in url and options:
@@ -151,23 +151,6 @@ def read(path: Path) -> dict[str, str]:
             expected='every value in quotes, such as "tasks.max": "1"',
         )
     return raw
-
-
-def _schema_history_login(world: World, config: dict[str, str]) -> dict[str, str]:
-    """Return the login settings of Debezium's schema history clients for MSK with IAM, else {}.
-
-    Debezium's MySQL connector has separate Kafka clients for its schema history topic. Source:
-    Amazon's developer guide, "Debezium source connector with configuration provider".
-    """
-    topic_key = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
-    if world.kafka.security_protocol != "SASL_SSL" or topic_key not in config:
-        return {}
-    login = {"security.protocol": world.kafka.security_protocol, **aws.KAFKA_IAM_PROPERTIES}
-    return {
-        f"{SCHEMA_HISTORY_PREFIX}.{client}.{key}": value
-        for client in ("consumer", "producer")
-        for key, value in login.items()
-    }
 
 
 def _postgres_tls(world: World) -> dict[str, str]:

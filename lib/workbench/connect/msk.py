@@ -24,9 +24,7 @@ from .cluster import Connect
 from .configs import CONNECTOR_CATALOG
 from .validation import ConnectorStatus, PartStatus
 
-# {custom plugin: (class, type)}
-CUSTOM_PLUGINS = {name: tuple(plugin) for name, plugin in CONNECTOR_CATALOG["msk_plugins"].items()}
-PLUGIN_TYPES = dict(CUSTOM_PLUGINS.values())
+CUSTOM_PLUGINS = CONNECTOR_CATALOG["msk_plugins"]  # {custom plugin: class}
 CREATE_TEMPLATE = Path(__file__).with_name("create_connector.yaml").read_text(encoding="utf-8")
 # MSK Connect's names for Kafka's security.protocol: authentication of the worker, and encryption.
 SECURITY_SETTINGS = {
@@ -76,7 +74,7 @@ class MskConnect(Connect):
         return [
             {
                 "class": class_name,
-                "type": PLUGIN_TYPES[class_name],
+                "type": _plugin_type(class_name),
                 "version": str(plugin["latestRevision"]["revision"]),
             }
             for class_name, plugin in _custom_plugins(self.world).items()
@@ -156,7 +154,7 @@ class MskConnect(Connect):
 
         return {
             "name": name,
-            "type": PLUGIN_TYPES.get(config["connector.class"], ""),
+            "type": _plugin_type(config["connector.class"]),
             **part_status(state),
             "tasks": [
                 {"id": number, **part_status("FAILED" if number < failed_tasks else state)}
@@ -183,9 +181,6 @@ class MskConnect(Connect):
         if not message:
             healthy_until[name] = time.monotonic() + POLL_INTERVAL
         return message
-
-    def offset(self, name: str) -> None:
-        """Return None: MSK Connect does not show the offset."""
 
     def deploy(self, name: str, config: dict[str, str]) -> None:
         """Deploy a connector, or update its configuration.
@@ -258,13 +253,9 @@ class MskConnect(Connect):
             **params: parameters of the operation.
 
         Raises:
-            ConnectorError: the connector is gone; or the operation failed, or was rolled back.
+            ConnectorError: the operation failed, or was rolled back.
         """
         connector = self._describe_stable(name)
-        if not connector:
-            raise ConnectorError(
-                f"there is no connector {name!r} any more", location=self._full_name(name)
-            )
         if operation == "update_connector":
             params["currentVersion"] = connector["currentVersion"]
         response = self._call(operation, connectorArn=connector["connectorArn"], **params)
@@ -320,6 +311,10 @@ def _to_msk_config(config: dict[str, str]) -> dict[str, str]:
     return {"tasks.max": "1", **{key: value for key, value in config.items() if key != "name"}}
 
 
+def _plugin_type(class_name: str) -> str:
+    return "sink" if class_name.endswith("SinkConnector") else "source"
+
+
 def _failed_task_count(region: str, full_name: str) -> int:
     """Return the last value of CloudWatch's metric of failed tasks, 0 if it has no value yet.
 
@@ -356,5 +351,5 @@ def _custom_plugins(world: World) -> dict[str, dict[str, Any]]:
     for plugin in listed:
         name = plugin["name"][len(prefix) :]
         if name in CUSTOM_PLUGINS and plugin["customPluginState"] == "ACTIVE":
-            plugins[CUSTOM_PLUGINS[name][0]] = plugin
+            plugins[CUSTOM_PLUGINS[name]] = plugin
     return plugins

@@ -157,16 +157,17 @@ def require_root_publication(world: World, name: str, config: dict[str, str]) ->
     server = config.get("database.hostname"), config.get("database.port")
     if not publication or server != (world.postgres.host, str(world.postgres.port)):
         return
-    database, tables = config.get("database.dbname"), []
-    with contextlib.suppress(SourceError, StackError):
+    database, captured = config.get("database.dbname"), []
+    # a list of regular expressions of Java, which has some that Python lacks
+    pattern = re.sub(r"\s*,\s*", "|", config.get("table.include.list", "").strip())
+    with contextlib.suppress(SourceError, StackError, re.error):
         published = postgres.tables_published_by_partition(world, database)
-        tables = list(published[published["publication"] == publication]["table"])
-    patterns = config.get("table.include.list", "")
-    captured = ", ".join(table for table in tables if _includes(patterns, table))
+        tables = published[published["publication"] == publication]["table"]
+        captured = [table for table in tables if re.fullmatch(pattern, table, re.I)]
     if captured:
         raise ConnectorError(
             f"connector {name!r} is rejected; nothing was deployed: publication {publication} "
-            f"publishes the changes of {captured} under the names of the partitions, "
+            f"publishes the changes of {', '.join(captured)} under the names of the partitions, "
             "and table.include.list would drop them",
             location=f"publication.name: {publication}, database {database}",
             expected="publish_via_partition_root = true",
@@ -175,13 +176,6 @@ def require_root_publication(world: World, name: str, config: dict[str, str]) ->
             "has lost changes: after connect.delete and postgres.drop_slot the next one takes a "
             "new snapshot",
         )
-
-
-def _includes(patterns: str, table: str) -> bool:
-    """Return whether a table matches a list of regular expressions (table.include.list)."""
-    with contextlib.suppress(re.error):
-        return any(re.fullmatch(pattern.strip(), table, re.I) for pattern in patterns.split(","))
-    return False
 
 
 def reject_invalid_keys(name: str, config: dict[str, str], problems: dict[str, list[str]]) -> None:

@@ -12,7 +12,7 @@ from typing import Callable, Collection, Iterable, NamedTuple, Sequence
 
 from .. import hudi, landing
 from ..base import World, files
-from ..connect.configs import SCHEMA_HISTORY_PREFIX
+from ..connect.configs import SCHEMA_HISTORY_TOPIC
 from ..hudi import ddl
 from ..landing.sources import JDBC, topic_name
 from ..query import streams
@@ -22,7 +22,6 @@ from ..spark import session
 from ..topic import dlq, groups, registry, topics
 from .flow import CaptureFlow
 
-HISTORY_TOPIC = f"{SCHEMA_HISTORY_PREFIX}.kafka.topic"
 OWN_PREFIX = "own_"  # of the connectors, slots, publications and topics of the user's own flows
 CONNECTORS, SCHEMAS = "connectors", "schemas in the registry"
 SOURCE_TABLES, FILES = "tables in the source", "files"
@@ -142,8 +141,8 @@ class Resources:
                 names |= {topic_name(config, table.strip()) for table in tables.split(",")}
                 prefix = config["topic.prefix"]
                 names |= {f"__debezium-heartbeat.{prefix}", f"{prefix}.message"}
-            if HISTORY_TOPIC in config:
-                names.add(config[HISTORY_TOPIC])
+            if SCHEMA_HISTORY_TOPIC in config:
+                names.add(config[SCHEMA_HISTORY_TOPIC])
         return names
 
     def connector_schemas(self, world: World) -> set[str]:
@@ -246,7 +245,7 @@ def _topics(owner: Resources, world: World) -> Removals:
 
 def _groups(owner: Resources, world: World) -> Removals:
     """Return the consumer groups; Debezium reads its schema histories with groups at a restart."""
-    configs = [config for config in owner.configs(world) if HISTORY_TOPIC in config]
+    configs = [config for config in owner.configs(world) if SCHEMA_HISTORY_TOPIC in config]
     names = [*owner.owns.groups, *(f"{c['topic.prefix']}-schemahistory" for c in configs)]
     existing = _common(names, groups.names, world)
     return {name: partial(groups.delete, world, name) for name in existing}

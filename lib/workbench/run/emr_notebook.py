@@ -12,13 +12,6 @@ from ..spark import emr
 from . import notebooks
 from .execute import ExecutionResult
 
-# Parameters of a deployment, which `deploy/up.sh emr studio` creates
-REQUIRED_PARAMETERS = (
-    "emr/cluster",
-    "emr/notebook_role",
-    "emr/cluster_group",
-    "emr/notebook_group",
-)
 FINAL_STATES = {"FINISHED", "FAILED", "STOPPED"}
 
 
@@ -69,13 +62,21 @@ def execute_notebook(
     return result
 
 
+def find_cluster(world: World) -> list[str]:
+    """Return the ids of a deployment's cluster, of the role of its notebooks, and of both security groups.
+
+    Raises:
+        StackError: the world has no deployment, or this has no cluster.
+    """
+    names = "emr/cluster", "emr/notebook_role", "emr/cluster_group", "emr/notebook_group"
+    return [aws.parameter(world.region, world.stack.deployment, name) for name in names]
+
+
 def _start_execution(
     world: World, bucket: str, name: str, output: str, values: dict[str, Any]
 ) -> str:
     """Start the execution of a published notebook; return its id."""
-    cluster, role, cluster_group, notebook_group = (
-        aws.parameter(world.region, world.stack.deployment, name) for name in REQUIRED_PARAMETERS
-    )
+    cluster, role, cluster_group, notebook_group = find_cluster(world)
     with emr.submitting_to(cluster):
         execution = aws.call(
             world.region,

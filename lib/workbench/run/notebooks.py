@@ -1,7 +1,6 @@
 """The notebooks: order, titles and parameters, and the contents and drawings for notebook 00."""
 
 import ast
-import math
 import re
 from pathlib import Path
 from typing import Any, Sequence
@@ -28,11 +27,20 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
     if not targets:
         return [p for p in all_paths if paths.OWN_NOTEBOOKS not in p.parents]
     selected: set[Path] = set()
-    for target in targets:
-        matches = [p for p in all_paths if _is_named(p, str(target).rstrip("/"), folder)]
+    for target in map(str, targets):
+        name = target.rstrip("/")
+        bases = (Path.cwd(), paths.ROOT, folder) if name else ()
+        places = {(base / name).resolve() for base in bases} - {folder.resolve()}
+        matches = [
+            p
+            for p in all_paths
+            if name in (p.stem, p.name)
+            or (name.isdecimal() and name in (number(p.stem), number(p.parent.name)))
+            or places & {p.resolve(), p.parent.resolve()}
+        ]
         if not matches:
             raise ParamsError(
-                f"there is no notebook or track {str(target)!r}",
+                f"there is no notebook or track {target!r}",
                 location="notebooks/",
                 expected=did_you_mean(
                     Path(target).stem, {n for p in all_paths for n in (p.stem, p.parent.name)}
@@ -41,17 +49,6 @@ def find(targets: Sequence[str] = ()) -> list[Path]:
             )
         selected.update(matches)
     return sorted(selected)
-
-
-def _is_named(path: Path, target: str, folder: Path) -> bool:
-    """Return whether a target is the name, the number or the path of a notebook or of its track."""
-    if target in (path.stem, path.name):
-        return True
-    if target.isdecimal():
-        return target in (number(path.stem), number(path.parent.name))
-    places = {path.resolve(), path.parent.resolve()} - {folder.resolve()}
-    bases = (Path.cwd(), paths.ROOT, folder) if target else ()
-    return any((base / target).resolve() in places for base in bases)
 
 
 def number(name: str) -> str:
@@ -231,8 +228,6 @@ def _convert_value(name: str, value: Any, default: Any) -> Any:
             problem = f", which is not YAML: {first_line(e)}"
     if isinstance(default, float) and type(value) is int:
         value = float(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        problem = ", which is no number"
     has_type = default is None or type(value) is type(default)
     if problem or not has_type:
         raise ParamsError(

@@ -12,8 +12,11 @@ import re
 import shlex
 import subprocess
 import urllib.parse
+from collections import Counter
 from pathlib import Path
-from typing import Any, Iterable, Optional, TypedDict
+from typing import Any, Iterable, Optional
+
+from pydantic import BaseModel, Field
 
 from ..base import params, paths, secrets, wait
 from ..stack.artifacts import versions
@@ -33,40 +36,79 @@ RECORDED_PACKAGES = [
 ]
 
 
-class NotebookEntry(TypedDict):
+class NotebookEntry(BaseModel):
     """A notebook in run.json; times are in seconds."""
 
     path: str
     title: str
     promise: str
-    status: str
-    why: str
-    seconds: float
-    cell_seconds: float
-    cells: list[dict[str, Any]]
-    checks: list[dict[str, Any]]
-    error: Optional[dict[str, Any]]
+    status: str = "pending"
+    why: str = ""
+    seconds: float = 0
+    cell_seconds: float = 0
+    cells: list[dict[str, Any]] = []
+    checks: list[dict[str, Any]] = []
+    error: Optional[dict[str, Any]] = None
 
 
-class RunRecord(TypedDict):
-    """The content of run.json."""
+class RunRecord(BaseModel):
+    """The result of a run: the content of run.json, in the folder of the run.
 
-    status: str
-    instance: str
+    Attributes:
+        folder: folder of the run.
+        status: running, passed, failed or stopped.
+        seconds: duration of the run; `cell_seconds`: of its cells.
+        notebooks: the notebooks, in their order.
+    """
+
+    folder: Path = Field(exclude=True)
+    status: str = "running"
+    instance: str = ""
     world: str
     describe: str
     targets: list[str]
     parameters: dict[str, Any]
     started: str
-    seconds: float
-    cell_seconds: float
+    seconds: float = 0
+    cell_seconds: float = 0
     commit: Optional[str]
-    python: str
-    platform: str
-    processors: Optional[int]
-    versions: dict[str, str]
+    versions: dict[str, Any]
     world_values: list[tuple[str, str]]
     notebooks: list[NotebookEntry]
+
+    @property
+    def report(self) -> Path:
+        """Path of the report."""
+        return self.folder / "report.html"
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command: 0 passed, 130 stopped, 1 failed."""
+        return {"passed": 0, "stopped": 130}.get(self.status, 1)
+
+    def __str__(self) -> str:
+        """Return the result in one line."""
+        passed = sum(entry.status == "passed" for entry in self.notebooks)
+        failed = [entry.path for entry in self.notebooks if entry.status == "failed"]
+        return (
+            f"{self.status}: {passed} of {len(self.notebooks)} notebooks, "
+            f"{count_checks(self.notebooks)}, in {self.seconds:.0f} s"
+            + (f"; failed: {', '.join(failed)}" if failed else "")
+        )
+
+    def save(self) -> None:
+        """Write run.json with masked secrets, atomically."""
+        scratch = self.folder / "run.json.new"
+        masked = mask_secrets(self.model_dump(mode="json"))
+        scratch.write_text(json.dumps(masked, indent=1, ensure_ascii=False), encoding="utf-8")
+        scratch.replace(self.folder / "run.json")
+
+
+def count_checks(entries: Iterable[NotebookEntry]) -> str:
+    """Return how many checks passed, and how many differ because the data are the user's own."""
+    states = Counter(check["ok"] for entry in entries for check in entry.checks)
+    text = f"{states[True]} of {sum(states.values())} checks passed"
+    return text + (f", {states[None]} shown: own data differ" if states[None] else "")
 
 
 def runs_dir() -> Path:
@@ -91,8 +133,8 @@ def running_pids(*locks: Path) -> list[str]:
 
 def create(
     books: dict[Path, Any], world: params.World, targets: list[str], parameters: dict[str, Any]
-) -> tuple[Path, RunRecord]:
-    """Create the folder of a run, and return it with the initial record.
+) -> RunRecord:
+    """Create the folder of a run, and return its initial record.
 
     Args:
         books: {path: notebook}.
@@ -101,31 +143,34 @@ def create(
         parameters: {name: value}.
     """
     now = dt.datetime.now().astimezone()
-    stamp = f"{now:%Y%m%d-%H%M%S}-{world.name}"
     if not os.environ.get("WORKBENCH_RUNS"):  # the user chooses the permissions of that folder
         paths.ensure_private_dir(runs_dir())
-    folder = _create_folder(stamp)
     packages = {
         f"python package {name}": importlib.metadata.version(name) for name in RECORDED_PACKAGES
     }
-    return folder, {
-        "status": "running",
-        "instance": paths.instance_name(),
-        "world": world.name,
-        "describe": world.description,
-        "targets": targets,
-        "parameters": parameters,
-        "started": now.isoformat(timespec="seconds"),
-        "seconds": 0.0,
-        "cell_seconds": 0.0,
-        "commit": checkout_commit(),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processors": os.cpu_count(),
-        "versions": {**versions(), **packages},
-        "world_values": params.flatten(world),
-        "notebooks": [_new_entry(path, book) for path, book in books.items()],
-    }
+    return RunRecord(
+        folder=_create_folder(f"{now:%Y%m%d-%H%M%S}-{world.name}"),
+        instance=paths.instance_name(),
+        world=world.name,
+        describe=world.description,
+        targets=targets,
+        parameters=parameters,
+        started=now.isoformat(timespec="seconds"),
+        commit=checkout_commit(),
+        versions={
+            "Python": platform.python_version(),
+            "machine": f"{platform.platform()}, {os.cpu_count()} processors",
+            **versions(),
+            **packages,
+        },
+        world_values=params.flatten(world),
+        notebooks=[
+            NotebookEntry(
+                path=notebooks.name(path), **notebooks.introduction(book.cells, path.stem)
+            )
+            for path, book in books.items()
+        ],
+    )
 
 
 def _create_folder(name: str) -> Path:
@@ -141,25 +186,9 @@ def _create_folder(name: str) -> Path:
     raise AssertionError
 
 
-def _new_entry(path: Path, book: Any) -> NotebookEntry:
-    introduction = notebooks.introduction(book.cells, path.stem)
-    return {
-        "path": notebooks.name(path),
-        "title": introduction["title"],
-        "promise": introduction["promise"],
-        "status": "pending",
-        "why": "",
-        "seconds": 0.0,
-        "cell_seconds": 0.0,
-        "cells": [],
-        "checks": [],
-        "error": None,
-    }
-
-
 def find_resumable(
     books: Iterable[Path], world: str, parameters: dict[str, Any]
-) -> Optional[tuple[Path, RunRecord]]:
+) -> Optional[RunRecord]:
     """Return the last run of the same world and notebooks, if it did not pass.
 
     Args:
@@ -168,40 +197,23 @@ def find_resumable(
         parameters: the parameters of the new run, {} for those of the run to resume.
 
     Returns:
-        Folder and record of the run; its notebooks that did not pass are pending. None if it
+        The record of the run; its notebooks that did not pass are pending. None if it
         passed or had other parameters, or if there is no such run.
     """
-    names = [notebooks.name(path) for path in books]
+    wanted = paths.instance_name(), world, [notebooks.name(path) for path in books]
     files = runs_dir().glob("*/run.json")
     for file in sorted(files, key=lambda f: f.stat().st_mtime_ns, reverse=True):
-        record: RunRecord = json.loads(file.read_text(encoding="utf-8"))
-        if record.get("instance") != paths.instance_name() or record["world"] != world:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        record = RunRecord(folder=file.parent, **content)
+        if (record.instance, record.world, [e.path for e in record.notebooks]) != wanted:
             continue
-        if [e["path"] for e in record["notebooks"]] != names:
-            continue
-        has_other_parameters = parameters not in ({}, record["parameters"])
-        if record["status"] == "passed" or has_other_parameters:
+        if record.status == "passed" or parameters not in ({}, record.parameters):
             return None
-        for entry in record["notebooks"]:
-            if entry["status"] != "passed":
-                entry["status"], entry["why"], entry["error"] = "pending", "", None
-        return file.parent, record
+        for entry in record.notebooks:
+            if entry.status != "passed":
+                entry.status, entry.why, entry.error = "pending", "", None
+        return record
     return None
-
-
-def save(folder: Path, record: RunRecord) -> None:
-    """Write run.json with masked secrets, atomically.
-
-    Args:
-        folder: folder of the run.
-        record: the record.
-    """
-    scratch = folder / "run.json.new"
-    scratch.write_text(
-        json.dumps(mask_secrets(record), indent=1, default=str, ensure_ascii=False),
-        encoding="utf-8",
-    )
-    scratch.replace(folder / "run.json")
 
 
 def mask_secrets(value: Any) -> Any:

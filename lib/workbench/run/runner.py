@@ -14,56 +14,21 @@ passes through run_record.mask_secrets.
 
 import contextlib
 import time
-from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterable, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 import nbformat
 
-from ..base import aws, errors, params, terminal, wait
+from ..base import errors, params, terminal, wait
 from ..spark import emr
 from ..stack import process
 from . import emr_notebook, export, notebooks, run_record
 from .execute import ExecutionResult, checks, execute_notebook
+from .run_record import NotebookEntry, RunRecord, count_checks
 
 Execute = Callable[[Path, dict[str, Any]], ExecutionResult]
 Echo = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """The result of a run.
-
-    Attributes:
-        folder: folder of the run.
-        report: path of report.html.
-        status: passed, failed or stopped.
-        seconds: duration of the run.
-        notebooks: the entries of run.json.
-    """
-
-    folder: Path
-    report: Path
-    status: str
-    seconds: float
-    notebooks: Sequence[run_record.NotebookEntry]
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the command: 0 passed, 130 stopped, 1 failed."""
-        return {"passed": 0, "stopped": 130}.get(self.status, 1)
-
-    def __str__(self) -> str:
-        """Return the result in one line."""
-        statuses = Counter(entry["status"] for entry in self.notebooks)
-        failed = [entry["path"] for entry in self.notebooks if entry["status"] == "failed"]
-        return (
-            f"{self.status}: {statuses['passed']} of {len(self.notebooks)} notebooks, "
-            f"{_count_checks(self.notebooks)}, in {self.seconds:.0f} s"
-            + (f"; failed: {', '.join(failed)}" if failed else "")
-        )
 
 
 def run(
@@ -75,7 +40,7 @@ def run(
     timeout: float = 600,
     progress: bool = True,
     executor: str = "here",
-) -> RunResult:
+) -> RunRecord:
     """Run notebooks, and write the report. Ctrl-C or SIGTERM ends the kernel, and skips the rest.
 
     Args:
@@ -99,8 +64,7 @@ def run(
     books = {path: notebooks.read(path) for path in notebooks.find(targets)}
     loaded = params.load(world)
     if executor == "emr-notebook":
-        for name in emr_notebook.REQUIRED_PARAMETERS:  # raises StackError before the run starts
-            aws.parameter(loaded.region, loaded.stack.deployment, name)
+        emr_notebook.find_cluster(loaded)  # raises StackError before the run starts
     converted = notebooks.convert_parameters(books, parameters or {})
     full_disk = process.disk_full_message()
     if full_disk:
@@ -124,31 +88,23 @@ def run(
                 f"no run to resume in world {world}: the last one of these notebooks passed, had "
                 "other parameters, or does not exist. Running all"
             )
-        folder, record = resumed or run_record.create(books, loaded, list(targets), converted)
+        record = resumed or run_record.create(books, loaded, list(targets), converted)
         execute = _execution(loaded, executor, timeout, echo)
         try:
-            _run_all(folder, record, books, execute, echo)
+            _run_all(record, books, execute, echo)
         finally:
-            if _uses_session(loaded, executor):
+            if executor == "here" and loaded.spark.kind == "emr_serverless":
                 # Killed kernels leave their shared session running, which costs money
                 emr.terminate_sessions(loaded)
-        report = run_record.write_report(folder)
-    return RunResult(folder, report, record["status"], record["seconds"], record["notebooks"])
-
-
-def _uses_session(world: params.World, executor: str) -> bool:
-    """Return whether the kernels share a Spark session on EMR Serverless."""
-    return executor == "here" and world.spark.kind == "emr_serverless"
+        run_record.write_report(record.folder)
+    return record
 
 
 def _execution(world: params.World, executor: str, timeout: float, echo: Echo) -> Execute:
     """Return the function that executes a notebook."""
     if executor == "emr-notebook":
         return partial(emr_notebook.execute_notebook, world, timeout=timeout)
-    execute = partial(execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo))
-    if _uses_session(world, executor):
-        return partial(_retry_on_lost_session, execute, echo)
-    return execute
+    return partial(execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo))
 
 
 def _run_lock() -> contextlib.AbstractContextManager[str]:
@@ -165,67 +121,51 @@ def _run_lock() -> contextlib.AbstractContextManager[str]:
     return wait.file_lock(lock, on_locked)
 
 
-def _retry_on_lost_session(
-    execute: Execute, echo: Echo, path: Path, values: dict[str, Any]
-) -> ExecutionResult:
-    """Execute a notebook, and once more if its Spark session was lost, such as by an idle timeout.
-
-    A notebook can be run again, because its first cells create what it needs.
-    """
-    result = execute(path, values)
-    failure = result.failure()
-    if failure and "Spark was restarted or is gone" in failure["message"]:
-        echo("    the Spark session was lost: running the notebook once more")
-        return execute(path, values)
-    return result
-
-
 def _run_all(
-    folder: Path,
-    record: run_record.RunRecord,
+    record: RunRecord,
     books: dict[Path, Any],
     execute: Execute,
     echo: Echo,
 ) -> None:
     """Run the notebooks that have not passed yet, and update run.json before each and at the end."""
-    start = time.monotonic() - record["seconds"]
-    entries = record["notebooks"]
+    start = time.monotonic() - record.seconds
+    entries = record.notebooks
     failed_tracks = set()
-    record["status"] = "running"
+    record.status = "running"
     try:
         for entry, (path, book) in zip(entries, books.items()):
-            track = entry["path"].split("/")[0]
-            if entry["status"] == "passed":
+            track = entry.path.split("/")[0]
+            if entry.status == "passed":
                 continue
             if track in failed_tracks:
-                entry["status"] = "skipped"
-                entry["why"] = "a notebook before it in the track failed"
+                entry.status = "skipped"
+                entry.why = "a notebook before it in the track failed"
                 continue
-            entry["status"], entry["why"] = "running", ""
-            record["seconds"] = round(time.monotonic() - start, 2)
-            run_record.save(folder, record)
-            declared = notebooks.declared_parameters(book, entry["path"])
-            values = {k: v for k, v in record["parameters"].items() if k in declared}
-            _run_one(entry, path, folder, {**values, "world": record["world"]}, execute, echo)
-            if entry["status"] == "stopped":
+            entry.status, entry.why = "running", ""
+            record.seconds = round(time.monotonic() - start, 2)
+            record.save()
+            declared = notebooks.declared_parameters(book, entry.path)
+            values = {k: v for k, v in record.parameters.items() if k in declared}
+            _run_one(entry, path, record.folder, {**values, "world": record.world}, execute, echo)
+            if entry.status == "stopped":
                 raise KeyboardInterrupt
-            if entry["status"] == "failed":
+            if entry.status == "failed":
                 failed_tracks.add(track)
-        record["status"] = "failed" if failed_tracks else "passed"
+        record.status = "failed" if failed_tracks else "passed"
     except KeyboardInterrupt:  # in a notebook, or between two notebooks
-        record["status"] = "stopped"
+        record.status = "stopped"
         for entry in entries:
-            if entry["status"] == "running":
-                entry["status"] = "stopped"
-            if entry["status"] == "pending":
-                entry["status"], entry["why"] = "skipped", "stopped"
-    record["seconds"] = round(time.monotonic() - start, 2)
-    record["cell_seconds"] = round(sum(entry["cell_seconds"] for entry in entries), 2)
-    run_record.save(folder, record)
+            if entry.status == "running":
+                entry.status = "stopped"
+            if entry.status == "pending":
+                entry.status, entry.why = "skipped", "stopped"
+    record.seconds = round(time.monotonic() - start, 2)
+    record.cell_seconds = round(sum(entry.cell_seconds for entry in entries), 2)
+    record.save()
 
 
 def _run_one(
-    entry: run_record.NotebookEntry,
+    entry: NotebookEntry,
     path: Path,
     folder: Path,
     values: dict[str, Any],
@@ -233,11 +173,11 @@ def _run_one(
     echo: Echo,
 ) -> None:
     """Execute one notebook, complete its entry, and write its copy with masked secrets."""
-    echo(f"▶ {entry['path']}")
+    echo(f"▶ {entry.path}")
     start = time.monotonic()
     result = execute(path, values)
     _complete_entry(entry, result, time.monotonic() - start)
-    target = folder / "notebooks" / entry["path"]
+    target = folder / "notebooks" / entry.path
     target.parent.mkdir(parents=True, exist_ok=True)
     masked = nbformat.from_dict(run_record.mask_secrets(result.notebook))
     target.write_text(nbformat.writes(masked), encoding="utf-8")
@@ -247,38 +187,29 @@ def _run_one(
         )
     except Exception as e:  # noqa: BLE001 - a failed export does not end the run
         echo(f"    no HTML page: {errors.first_line(e)}")
-    mark = "✔" if entry["status"] == "passed" else "✘"
-    echo(f"{mark} {entry['path']}  {entry['seconds']:.1f} s, {_count_checks([entry])}")
-    if entry["error"]:
-        echo(f"    {entry['error']['name']} {entry['error']['message']}")
+    mark = "✔" if entry.status == "passed" else "✘"
+    echo(f"{mark} {entry.path}  {entry.seconds:.1f} s, {count_checks([entry])}")
+    if entry.error:
+        echo(f"    {entry.error['name']} {entry.error['message']}")
 
 
-def _complete_entry(
-    entry: run_record.NotebookEntry, result: ExecutionResult, seconds: float
-) -> None:
+def _complete_entry(entry: NotebookEntry, result: ExecutionResult, seconds: float) -> None:
     """Set the results of an executed notebook in its entry."""
-    failure = entry["error"] = result.failure()
-    entry["status"] = "failed" if failure else "passed"
+    failure = entry.error = result.failure()
+    entry.status = "failed" if failure else "passed"
     if result.interrupted:
-        entry["status"] = "stopped"
+        entry.status = "stopped"
     full_disk = process.disk_full_message()
     if failure and full_disk:  # the error itself may be just a timeout
         failure["message"] += f"\n{full_disk}: free disk space, then `workbench up`, then run again"
-    entry["cells"], entry["checks"] = [], []
+    entry.cells, entry.checks = [], []
     for location, cell in result.located_cells():
         if cell.cell_type == "code":
             duration = cell.metadata.get("papermill", {}).get("duration") or 0
-            entry["cells"].append({"section": location["section"], "seconds": round(duration, 3)})
-        entry["checks"] += [{**location, **check} for check in checks(cell)]
-    entry["seconds"] = round(seconds, 2)
-    entry["cell_seconds"] = round(sum(cell["seconds"] for cell in entry["cells"]), 3)
-
-
-def _count_checks(entries: Iterable[run_record.NotebookEntry]) -> str:
-    """Return how many checks passed, and how many differ because the data are the user's own."""
-    states = Counter(check["ok"] for entry in entries for check in entry["checks"])
-    text = f"{states[True]} of {sum(states.values())} checks passed"
-    return text + (f", {states[None]} shown: own data differ" if states[None] else "")
+            entry.cells.append({"section": location["section"], "seconds": round(duration, 3)})
+        entry.checks += [{**location, **check} for check in checks(cell)]
+    entry.seconds = round(seconds, 2)
+    entry.cell_seconds = round(sum(cell["seconds"] for cell in entry.cells), 3)
 
 
 def _report_section(echo: Echo, index: int, cells: list[Any]) -> None:
