@@ -386,7 +386,9 @@ def topics(config):
     if "JdbcSource" in config["connector.class"]:
         return {prefix + name for name in tables(config)} or {prefix}
     beat = {f"__debezium-heartbeat.{prefix}"} if "heartbeat.interval.ms" in config else set()
-    return {f"{prefix}.{name}" for name in tables(config)} | beat
+    # `CaptureFlow.wait_until_captured` writes a message into PostgreSQL's log
+    mark = {f"{prefix}.message"} if "Postgres" in config["connector.class"] else set()
+    return {f"{prefix}.{name}" for name in tables(config)} | beat | mark
 
 
 @pytest.mark.parametrize("name", sorted(FILES.keys() - AS_ANOTHER.keys()))

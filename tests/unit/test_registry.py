@@ -45,7 +45,7 @@ def test_each_wire_format(head, id):
 
 
 def test_every_wire_that_a_world_may_name_is_known():
-    named = typing.get_type_hints(params.Registry)["wire"]
+    named = typing.get_type_hints(models.Registry)["wire"]
     assert set(typing.get_args(named)) == set(wire.WIRE_FORMATS)
 
 
