@@ -525,7 +525,7 @@ both_sides = both_sides.drop(index="__lsn").assign(**{"from the poller": "lost"}
                 "the poller missed some versions": "0 of",
                 "fields from the poller": "__op",
                 "more fields from the log": "__lsn",
-                "values of the update in both": "lost",
+                "values of the version in both": "lost",
             },
         ),
         Break(

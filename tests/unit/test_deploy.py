@@ -17,7 +17,7 @@ import yaml
 from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
 from workbench import connect, hudi, tracks
-from workbench.base import ROOT, aws, params
+from workbench.base import ROOT, aws, models, params
 from workbench.stack import artifacts
 from workbench.topic import kafka_iam, topics
 
@@ -112,7 +112,7 @@ def all_parameters():
 
 
 def test_every_stack_has_its_deployment_as_parameter_and_in_every_name():
-    pattern = params.Stack.model_fields["deployment"].metadata[0].pattern
+    pattern = models.Stack.model_fields["deployment"].metadata[0].pattern
     for given in all_parameters()["Deployment"]:
         assert given["Default"] == WORLD["stack"]["deployment"]
         assert pattern == f"^({given['AllowedPattern']})?$"

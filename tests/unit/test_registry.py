@@ -14,7 +14,7 @@ import fastavro
 import pytest
 from pyspark.sql import types as T
 from workbench import hudi
-from workbench.base import http, params
+from workbench.base import http, models, params
 from workbench.base.errors import LakeError, StackError
 from workbench.base.registries import REGISTRY_V2
 from workbench.hudi import evolution
