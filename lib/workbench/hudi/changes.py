@@ -451,8 +451,7 @@ class _LandedReader(Reader):
             decoded = decode_avro.read_files(self.spark, uris, self.source_schemas)
             return decode.classify(decoded, self.source_schemas.row_schema, self.table)
         lines = self.spark.read.format("text").load(uris).where("length(trim(value)) > 0")
-        file = F.input_file_name().alias("file")
-        messages = lines.select("value", file, *decode.null_message_columns())
+        messages = lines.selectExpr("value", "input_file_name() AS file", *decode.NO_MESSAGE)
         return decode.rows(messages, self.source_schemas, self.table)
 
 

@@ -34,6 +34,13 @@ from .tables import (
 UPSERT, DELETE, TOMBSTONE, DEAD = "upsert", "delete", "tombstone", "dead"
 ORIGIN = ("topic", "partition", "offset", "file")
 DELETED = "_hoodie_is_deleted"
+# SQL of the columns that a message has and a row of a file lacks
+NO_MESSAGE = (
+    "CAST(NULL AS string) AS key",
+    "CAST(NULL AS string) AS topic",
+    "CAST(NULL AS int) AS partition",
+    "CAST(NULL AS bigint) AS offset",
+)
 # the columns of a decoded message
 OUTPUT_COLUMNS = ("row", "key", "outcome", "reason", *ORIGIN, "text")
 # all digits of a time, in UTC
@@ -164,12 +171,6 @@ def add_columns(rows: DataFrame, **columns: Column) -> DataFrame:
         columns: {name: value}.
     """
     return rows.select("*", *(value.alias(name) for name, value in columns.items()))
-
-
-def null_message_columns() -> list[Column]:
-    """Return the columns that a message has and a row of a file lacks, as nulls."""
-    kinds = {"key": "string", "topic": "string", "partition": "int", "offset": "bigint"}
-    return [F.lit(None).cast(kind).alias(name) for name, kind in kinds.items()]
 
 
 def is_not_utf8(text: Column) -> Column:

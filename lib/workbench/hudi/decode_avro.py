@@ -14,7 +14,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from ..base import LakeError, files
 from ..topic import avro, connect_schema, registry, wire
-from .decode import add_columns, null_message_columns
+from .decode import NO_MESSAGE, add_columns
 from .schemas import MAX_SCHEMAS, Schemas, WriterSchema
 
 # Appended to the Avro of each message, and read as one more field. from_avro itself overlooks
@@ -171,7 +171,7 @@ def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas)
         no_row = F.lit(None).cast(schemas.row_schema)
         parts.append(add_columns(errors, row=no_row, lost=nothing, text=nothing))
     decoded = reduce(lambda a, b: a.unionByName(b), parts)
-    return decoded.select("*", *null_message_columns())
+    return decoded.selectExpr("*", *NO_MESSAGE)
 
 
 def _read_records(spark: SparkSession, uris: list[str], avsc: Any) -> DataFrame:

@@ -25,6 +25,14 @@ OUTCOMES = {
     decode.TOMBSTONE: "tombstones",
     decode.DEAD: "dead_letters",
 }
+# {column: its SQL} of the message of a dead letter. The text of one that is not text is its base64; Avro with a schema
+# id may be UTF-8, too.
+MESSAGE_OF_DEAD_LETTER = {
+    "text": r"if(encode(text, 'UTF-8') = CAST(text AS binary) AND NOT contains(text, '\0'), text, "
+    "base64(CAST(text AS binary)))",
+    "key": "base64(CAST(key AS binary))",
+    "value": "if(topic IS NOT NULL, base64(CAST(text AS binary)), NULL)",
+}
 LARGE_LOAD_ROWS = 50_000
 REWRITE_OPERATION = "INSERT_OVERWRITE_TABLE"  # in the commit's metadata
 
@@ -94,19 +102,11 @@ def write_batch(
 
 
 def _drop_decoded_messages(rows: DataFrame) -> DataFrame:
-    """Return rows with the messages of dead letters only: their text, and key and value as base64.
-
-    The text of a message that is not text is its base64; Avro with a schema id may be UTF-8, too.
-    """
-    text = F.col("text")
-    value = F.base64(text.cast("binary"))
-    message = {
-        "text": F.when(decode.is_not_utf8(text) | text.contains("\0"), value).otherwise(text),
-        "key": F.base64(F.col("key").cast("binary")),
-        "value": F.when(F.col("topic").isNotNull(), value),
-    }
-    is_dead = F.col("outcome") == decode.DEAD
-    kept = [F.when(is_dead, column).alias(name) for name, column in message.items()]
+    """Return rows with the messages of dead letters only (see MESSAGE_OF_DEAD_LETTER)."""
+    kept = [
+        F.expr(f"if(outcome = '{decode.DEAD}', {sql}, NULL)").alias(name)
+        for name, sql in MESSAGE_OF_DEAD_LETTER.items()
+    ]
     return rows.select("row", "outcome", "reason", *decode.ORIGIN, *kept)
 
 
