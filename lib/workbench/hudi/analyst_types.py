@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Collection, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, NamedTuple, Optional
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -42,12 +42,7 @@ class ConvertedRow(NamedTuple):
     lost: Column
 
 
-def convert(
-    record: str,
-    sent_schema: dict[str, Any],
-    scales: Mapping[str, int],
-    row_fields: Collection[str] = (),
-) -> ConvertedRow:
+def convert(record: str, sent_schema: dict[str, Any], scales: Mapping[str, int]) -> ConvertedRow:
     """Convert a record to analyst types.
 
     Args:
@@ -55,14 +50,13 @@ def convert(
         sent_schema: its schema, of Kafka Connect.
         scales: {column: digits after the decimal point} of numeric columns without precision; by
             default DEFAULT_SCALE.
-        row_fields: the fields that the column `row` has; `lost` is of these.
     """
     schema, values, reasons = T.StructType(), [], [F.lit(None).cast("string")]
     for field, sent_field in zip(to_spark(sent_schema, as_numbers=True), sent_schema["fields"]):
         name = _element_name(sent_field)
         sent = value = F.col(f"{record}.`{field.name}`")
         placeholder = _placeholder(field.dataType)
-        if field.name in row_fields and placeholder is not None:
+        if placeholder is not None:
             unread = f"the large value of {field.name} is not in the log, and could not be read from the row"
             reasons.append(F.when(sent == placeholder, F.lit(unread)))
         if name in TYPES:
@@ -79,8 +73,7 @@ def convert(
             sent_json = F.to_json(F.struct(sent.alias(field.name)))
             accepted = f" is not {TYPES[name]['values'].format(38 - scale, scale)}"
             reason = F.concat(F.substring(sent_json, 1, MAX_VALUE_CHARS), F.lit(accepted))
-            if field.name in row_fields:
-                reasons.append(F.when(is_lost, reason))
+            reasons.append(F.when(is_lost, reason))
         schema.add(field)
         values.append(value.alias(field.name))
     row = F.when(F.col(record).isNotNull(), F.struct(*values))

@@ -224,9 +224,7 @@ class Schemas:
             reason = f"schema {self.name(id)} cannot be read: {problem}"
             return Conversion(F.lit(None).cast(self.row_schema), lost, reason)
         if self.scales is not None:
-            row, lost = analyst_types.convert(
-                record, schema.connect, self.scales, self.row_schema.names
-            )[1:]
+            _, row, lost = analyst_types.convert(record, schema.connect, self.scales)
         return Conversion(_convert(row, schema.columns, self.row_schema), lost)
 
 
