@@ -149,8 +149,8 @@ def test_a_topic_is_landed_and_the_files_are_ingested(world, spark, glue, topic)
         assert (done.messages, done.records, done.dead_letters) == (10, 3, 7)
         assert asked == [OLD, *sorted([NEW, NOBODYS])], "each once, when it is met"
         letters = {
-            r.offset: r.reason.split(": ")[0]
-            for r in landing.dead_letters(spark, other, config).collect()
+            each["offset"]: each["reason"].split(": ")[0]
+            for each in landing.dead_letters(other, config)
         }
         assert letters == {n: reason(other).split(": ")[0] for n, reason in BAD.items()}
         assert landing.run(other, config).messages == 0

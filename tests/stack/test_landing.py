@@ -77,7 +77,7 @@ def test_objects_hold_each_message_once_and_no_more_than_the_flush_count(world, 
         json.loads(there[f"part=__HIVE_DEFAULT_PARTITION__/{topic}-0-{8:020d}.json"][0])
         == wrapped["payload"]
     )
-    letters = {r.offset: r.reason for r in landing.dead_letters(spark, world, sink).collect()}
+    letters = {each["offset"]: each["reason"] for each in landing.dead_letters(world, sink)}
     assert letters == {10: "malformed JSON", 11: "no value and no key"}
     assert landing.run(world, sink) == landing.LandingCounts() and objects(world, sink) == there
 
@@ -137,8 +137,10 @@ def test_killed_before_each_change_it_lands_each_message_once(world, sink, spark
     assert step > 10, "several batches of several changes"
     lines = [line for lines in objects(world, sink).values() for line in lines]
     assert sorted(json.loads(line)["id"] for line in lines) == [*range(next(ids))]
-    letters = landing.dead_letters(spark, world, sink).collect()
-    assert len(letters) == 2 * step + 1 and len({r.offset for r in letters}) == len(letters)
+    letters = landing.dead_letters(world, sink)
+    assert len(letters) == 2 * step + 1 and len({each["offset"] for each in letters}) == len(
+        letters
+    )
     published = topics.read(world, f"{topic}.dlq")["value"]
     assert len(published) >= len(letters), "at least once"
     landing.drop(world, config)
@@ -225,7 +227,7 @@ def test_poison_does_not_stop_what_comes_after_it(world, spark, sink):
     produce(world, sink["topics"], *[("k", p) for p in poison], change_record(1, 1))
     done = landing.run(world, sink)
     assert (done.records, done.dead_letters) == (1, 4)
-    letters = {r.offset: r.reason for r in landing.dead_letters(spark, world, sink).collect()}
+    letters = {each["offset"]: each["reason"] for each in landing.dead_letters(world, sink)}
     assert len(letters) == 4 and letters[3].startswith("not UTF-8")
 
 

@@ -45,6 +45,7 @@ def test_the_statement_of_the_walkthrough():
         ({"schema.enable": "false"}, "value.converter.schemas.enable was meant"),
         ({"topics": "other"}, "topics is 'other'.*msk.t, which the KCQL reads"),
         ({"transforms": "x"}, "transforms is 'x'.*none with the Lenses sink"),
+        ({"transforms.x.type": "y"}, "transforms.x.type belongs to no transform"),
         *[
             ({"connect.s3.kcql": kcql}, "connect.s3.kcql is .*INSERT INTO bucket:prefix SELECT")
             for kcql in (

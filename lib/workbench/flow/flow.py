@@ -243,7 +243,7 @@ class CaptureFlow(CaptureSet):
                 raise LakeError(
                     "messages could not be landed",
                     location=f"{uri}, such as: {next(iter(reasons))}",
-                    hint="landing.dead_letters(spark, world, config) shows them with their reasons; fix the cause, "
+                    hint="landing.dead_letters(world, config) shows them with their reasons; fix the cause, "
                     "then run the notebook on connectors: it lands all messages again",
                 )
 

@@ -13,15 +13,14 @@ import json
 import logging
 import time
 from dataclasses import dataclass
-from typing import ContextManager, Iterable, Optional, Sequence, TypedDict
+from typing import Any, ContextManager, Iterable, Optional, Sequence, TypedDict
 
 from confluent_kafka import Consumer
 from pyarrow import ArrowException
-from pyspark.sql import DataFrame, SparkSession
 
 from ..base import LakeError, World, did_you_mean, files
 from ..base.paths import join_uri
-from ..spark.batch import Counts, read_dead_letters
+from ..spark.batch import Counts
 from ..topic import dlq, registry, topics
 from ..topic.topics import Message
 from .formats import AvroContainer, FileFormat, JsonLines, RecordEncoder
@@ -253,13 +252,13 @@ def dead_letters_path(world: World, sink: Sink) -> str:
     return join_uri(f"{world.lake.dead_letters}/landing", sink.state_path)
 
 
-def dead_letters(spark: SparkSession, world: World, config: dict[str, str]) -> DataFrame:
+def dead_letters(world: World, config: dict[str, str]) -> list[dict[str, Any]]:
     """Return the messages that could not be landed.
 
     Returns:
-        Columns reason, topic, partition, offset, file, text (base64 if the value is not text).
+        Dicts with reason, topic, partition, offset, text (base64 if the value is not text).
     """
-    return read_dead_letters(spark, dead_letters_path(world, parse(config)))
+    return dlq.read_files(dead_letters_path(world, parse(config)))
 
 
 def drop(world: World, config: dict[str, str]) -> None:

@@ -215,6 +215,7 @@ def _lenses_sink(config: ConnectorConfig, settings: Values) -> Sink:
         raise config.error(KCQL_KEY, form)
     if settings["transforms"]:
         raise config.error("transforms", "none with the Lenses sink", REMOVE_HINT)
+    transforms.parse(config)  # raises if the JSON has settings of a transform that it does not list
     topic = statement["topic"]
     if settings["topics"] != topic:
         raise config.error("topics", f"{topic}, which the KCQL reads")
