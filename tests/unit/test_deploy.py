@@ -735,14 +735,8 @@ def test_13_what_another_parameter_replaces_is_not_exported():
 def test_14_nothing_refuses_to_go():
     """What keeps data is deleted with its stack, by a decision that stands in the template; nothing
     is protected."""
-    keeps = (
-        "AWS::S3::Bucket",
-        "AWS::RDS::DBCluster",
-        "AWS::RDS::DBInstance",
-        "AWS::MSK::Cluster",
-        "AWS::Logs::LogGroup",
-        "AWS::SQS::Queue",
-    )
+    keeps = ["AWS::S3::Bucket", "AWS::RDS::DBCluster", "AWS::RDS::DBInstance", "AWS::MSK::Cluster"]
+    keeps += ["AWS::Logs::LogGroup", "AWS::SQS::Queue"]
     for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
         if resource["Type"] in keeps:
             assert resource.get("DeletionPolicy") == "Delete", f"{name} {key}"

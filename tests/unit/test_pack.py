@@ -72,15 +72,11 @@ def test_all_is_there_and_a_second_time_nothing_is_written(few, tmp_path, capsys
         "missing: var/msk-connect/schema-registry-kafkaconnect-converter",
     ]
     assert {
-        "workbench/jobs/bootstrap.sh",
-        "workbench/jobs/kernel.sh",
-        "workbench/jobs/ingest.py",
-        "workbench/params/aws.yaml",
-        "workbench/notebooks/99_teardown.ipynb",
-        "workbench/jars/kafka-clients-3.jar",
-        "workbench/lakehouse_workbench-0-py3-none-any.whl",
-        ARCHIVE,
-        "plugins/lenses-s3.zip",
+        *"""
+        workbench/jobs/bootstrap.sh workbench/jobs/kernel.sh workbench/jobs/ingest.py
+        workbench/params/aws.yaml workbench/notebooks/99_teardown.ipynb workbench/jars/kafka-clients-3.jar
+        workbench/lakehouse_workbench-0-py3-none-any.whl workbench/environment.tar.gz plugins/lenses-s3.zip
+        """.split()
     } <= first.keys()
     assert "workbench/jars/hudi-spark3.jar" not in first, "EMR has its own"
     assert packed(folder) == first
