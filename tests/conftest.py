@@ -75,7 +75,8 @@ def world():
         if process.writes_archive(
             "spark"
         ):  # after an hour of tests Spark needs a minute to write it
-            stack.restart(loaded, "spark")
+            stack.stop("spark")
+            stack.ensure_running(loaded, "spark")
         yield loaded
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
