@@ -48,8 +48,8 @@ PIP_OPTIONS = (
     *("--only-binary=:all:", "--python-version", PYTHON),
     *("--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64"),
 )
-# Packages that only EMR's Python needs: pip evaluates markers for the Python on which pip runs
-EXTRA_PACKAGES = ("exceptiongroup", "importlib-metadata", "importlib-resources")
+# All packages in their versions, so that two days give the same archive
+LOCK = Path(__file__).with_name("environment.lock")
 # Services whose model in the last boto3 for EMR's Python lacks operations that the library calls
 NEWER_MODELS = ("kafkaconnect",)
 # What follows the version in a jar's name: a Maven classifier, or the platform of a native library
@@ -166,10 +166,10 @@ def build_wheel() -> tuple[str, bytes]:
 def write_environment(archive: Path, digest_file: Path, wheel_name: str, wheel: bytes) -> None:
     """Write the archive of the library with its packages for EMR's Python.
 
-    EMR's network has no package index. The archive is kept while wheel and options are the same;
-    without its file it is made again.
+    EMR's network has no package index. The archive is kept while wheel, lock and options are the
+    same; without its file it is made again.
     """
-    origin = repr((PIP_OPTIONS, EXTRA_PACKAGES, NEWER_MODELS, botocore.__version__))
+    origin = repr((PIP_OPTIONS, LOCK.read_text(), NEWER_MODELS, botocore.__version__))
     digest = hashlib.sha256(wheel + origin.encode()).hexdigest()
     if archive.is_file() and digest_file.is_file() and digest_file.read_text() == digest:
         return
@@ -179,9 +179,9 @@ def write_environment(archive: Path, digest_file: Path, wheel_name: str, wheel: 
         wheel_file.write_bytes(wheel)
         pip(
             "could not download the library's dependencies",
-            *("install", "--quiet", "--no-compile", "--target", str(packages)),
+            *("install", "--quiet", "--no-compile", "--target", str(packages), "--no-deps"),
             *PIP_OPTIONS,
-            *EXTRA_PACKAGES,
+            *("--requirement", str(LOCK)),
             str(wheel_file),
         )
         for service in NEWER_MODELS:

@@ -45,25 +45,12 @@ ELSE = {
     "wire: glue": "wire: apicurio_legacy8",
 }
 DATABASES = (
-    "datalake",
-    "pagila_kafka_connect",
-    "pagila_polled",
-    "moma_cow",
-    "moma_mor",
-    "moma_scratch",
-    "sampledatabase",
-)
-CONNECTORS = (
-    "outbox_source",
-    "outbox_source_envelope",
-    "moma_source",
-    "moma_source_envelope",
-    "pagila_source",
-    "pagila_source_envelope",
-    "pagila_polled_log",
-    "movies_source",
-    "movies_positions",
-)
+    "datalake pagila_kafka_connect pagila_polled moma_cow moma_mor moma_scratch sampledatabase"
+).split()
+CONNECTORS = """
+    outbox_source outbox_source_envelope moma_source moma_source_envelope pagila_source pagila_source_envelope
+    pagila_polled_log movies_source movies_positions
+    """.split()
 
 
 @pytest.fixture(scope="module")

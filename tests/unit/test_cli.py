@@ -15,21 +15,11 @@ from typer.testing import CliRunner
 from workbench import own, tracks
 from workbench.base import LakeError, paths, secrets
 from workbench.cli import main as cli
+from workbench.stack import process
 
 ROWS = [
-    SimpleNamespace(
-        name="kafka", state="up", port=21401, pid=7, seconds=3.2, memory_mb=410, log="", detail=""
-    ),
-    SimpleNamespace(
-        name="spark",
-        state="died",
-        port=21405,
-        pid=None,
-        seconds=None,
-        memory_mb=None,
-        log="",
-        detail="[Errno 111] see its log",
-    ),
+    process.Status("kafka", "up", 21401, 7, 3.2, 410, ""),
+    process.Status("spark", "died", 21405, None, None, None, "", "[Errno 111] see its log"),
 ]
 
 

@@ -4,11 +4,12 @@ import importlib
 import json
 import re
 import socket
+from unittest import mock
 
 import on_aws
 import pytest
 from workbench import connect
-from workbench.base import http, params, paths, secrets
+from workbench.base import params, paths, secrets
 from workbench.base.errors import ConnectorError, ServiceLost, StackError
 from workbench.connect import configs, rest, validation
 from workbench.connect.rest import KafkaConnect
@@ -102,14 +103,10 @@ class FakePlugin:
         if path == "/connector-plugins":
             return [{"class": "io.x.PostgresConnector", "type": "source", "version": "1"}]
         self.sent.append(path)
-        known = [
-            "connector.class",
-            "name",
-            "schema.include.list",
-            "topic.prefix",
-            "database.password",
-            "transforms.unwrap.delete.tombstone.handling.mode",
-        ]
+        known = (
+            "connector.class name schema.include.list topic.prefix database.password "
+            "transforms.unwrap.delete.tombstone.handling.mode"
+        ).split()
         return {
             "configs": [
                 {"definition": {"name": k}, "value": {"name": k, "errors": self.errors.get(k, [])}}
@@ -361,28 +358,23 @@ def test_what_to_do_about_a_plugin_that_is_not_there(fake, class_name, says):
         importlib.import_module(f"workbench.{module}")
 
 
-@pytest.mark.parametrize(("code", "told"), [(400, False), (404, False), (500, True), (None, True)])
-def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(monkeypatch, code, told):
+@pytest.mark.parametrize(
+    "code, error, says",
+    [
+        (400, ConnectorError, "Connect responds with status 400: no such key"),
+        (404, ConnectorError, "Connect responds with status 404: no such key"),
+        (500, StackError, "the service kafka died"),
+    ],
+)
+def test_only_a_connect_that_has_no_proper_answer_is_told_as_lost(
+    answering, monkeypatch, code, error, says
+):
     """A healthy refusal stays what it is, even when Kafka has died in that moment."""
-
-    def request(*args, **more):
-        if code is None:
-            raise http.requests.ConnectionError("refused")
-        answer = http.requests.Response()
-        answer.status_code, answer._content = code, b'{"message": "no such key"}'
-        return answer
-
-    monkeypatch.setattr(http.requests.Session, "request", request)
-    monkeypatch.setattr(
-        rest.stack, "service_down_error", lambda *args: StackError("the service kafka died")
-    )
-    with pytest.raises(
-        StackError if told else ConnectorError,
-        match="the service kafka died"
-        if told
-        else f"Connect responds with status {code}: no such key",
-    ):
-        KafkaConnect(_with(user="")).call("GET", "/connectors/x")
+    died = StackError("the service kafka died")
+    monkeypatch.setattr(rest.stack, "service_down_error", lambda *args: died)
+    served = answering({"/connectors/x": (code, '{"message": "no such key"}')})
+    with pytest.raises(error, match=says):
+        KafkaConnect(_with(url=served.url, user="")).call("GET", "/connectors/x")
 
 
 def test_the_state_of_a_connector_is_not_told_without_kafka(answering):
@@ -429,25 +421,19 @@ def test_a_wrong_password_of_connect_is_named(answering, monkeypatch):
 
 def test_offsets_that_cannot_be_deleted_yet_are_tried_again(monkeypatch):
     """After a restart of Kafka a sink's consumer group has a member until its session ends."""
-    refusals, deleted = ["The request can be safely retried"] * 2, []
-
-    def call(self, method, path, body=None, **_):
-        if path.endswith("/offsets") and refusals:
-            raise ConnectorError(refusals.pop(0))
-        if method == "DELETE":
-            deleted.append(path)
-        return []
-
+    refused = ConnectorError("The request can be safely retried")
+    other = ConnectorError("Connector x is not stopped")
+    call = mock.Mock(side_effect=[refused, refused, [], [], [], other])
     monkeypatch.setattr(KafkaConnect, "call", call)
+    monkeypatch.setattr(KafkaConnect, "stop", mock.Mock())
     monkeypatch.setattr(KafkaConnect, "deployed", lambda self, name: {"a": "b"})
-    monkeypatch.setattr(KafkaConnect, "stop", lambda self, name: None)
     monkeypatch.setattr(KafkaConnect, "find_status", lambda self, name: None)
     connect.delete(WORLD, "x")
-    assert deleted == ["/connectors/x/offsets", "/connectors/x"] and not refusals
-    refusals.append("Connector x is not stopped")
+    asked = [each.args for each in call.call_args_list]
+    assert asked[:3] == [("DELETE", "/connectors/x/offsets")] * 3
+    assert asked[3:] == [("DELETE", "/connectors/x"), ("GET", "/connectors")]
     with pytest.raises(ConnectorError, match="is not stopped"):
         connect.delete(WORLD, "x")
-    assert len(deleted) == 2
 
 
 def test_a_connect_that_rebalances_is_asked_again(answering):

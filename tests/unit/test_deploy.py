@@ -17,7 +17,7 @@ import yaml
 from cfnlint.api import ManualArgs, lint_file
 from sqlglot import exp
 from workbench import connect, hudi, tracks
-from workbench.base import ROOT, aws, models, params
+from workbench.base import ROOT, aws, models
 from workbench.stack import artifacts
 from workbench.topic import kafka_iam, topics
 
@@ -566,6 +566,8 @@ def test_10_names_written_are_names_read():
 
 def test_10_the_made_up_world_of_the_tests_has_the_same_names():
     assert on_aws.PARAMETERS.keys() == parameters().keys() | BY_UP
+    assert parameters()["lake/bucket"] == one("AWS::S3::Bucket")["BucketName"]
+    assert parameters()["connect/subnets"] == "<PrivateSubnetA>,<PrivateSubnetB>"
 
 
 def test_10_a_connectors_role_is_the_one_of_its_name():
@@ -588,13 +590,6 @@ def test_10_a_connectors_role_is_the_one_of_its_name():
     for arn in roles.values():
         (trust,) = trusting[arn]["Statement"]
         assert trust["Principal"] == {"Service": "kafkaconnect.amazonaws.com"}, arn
-
-
-def test_10_the_world_can_be_loaded_from_what_the_templates_write():
-    world = on_aws.world()
-    assert params.load("local").name == "local" and world.lake.root == "s3://workbench-lake"
-    assert parameters()["lake/bucket"] == one("AWS::S3::Bucket")["BucketName"]
-    assert parameters()["connect/subnets"] == "<PrivateSubnetA>,<PrivateSubnetB>"
 
 
 # -- 11. databases before the jobs that use them
@@ -735,14 +730,8 @@ def test_13_what_another_parameter_replaces_is_not_exported():
 def test_14_nothing_refuses_to_go():
     """What keeps data is deleted with its stack, by a decision that stands in the template; nothing
     is protected."""
-    keeps = (
-        "AWS::S3::Bucket",
-        "AWS::RDS::DBCluster",
-        "AWS::RDS::DBInstance",
-        "AWS::MSK::Cluster",
-        "AWS::Logs::LogGroup",
-        "AWS::SQS::Queue",
-    )
+    keeps = ["AWS::S3::Bucket", "AWS::RDS::DBCluster", "AWS::RDS::DBInstance", "AWS::MSK::Cluster"]
+    keeps += ["AWS::Logs::LogGroup", "AWS::SQS::Queue"]
     for (name, key), resource in cloudformation.resources(WithMySql="yes").items():
         if resource["Type"] in keeps:
             assert resource.get("DeletionPolicy") == "Delete", f"{name} {key}"

@@ -135,34 +135,24 @@ def test_one_that_fails_is_told_with_emrs_reason_and_its_log(serverless):
         run()
 
 
-def test_a_continuous_one_is_a_stream_and_ends_when_it_is_told(serverless, monkeypatch):
-    expect_start_job_run(serverless, "--continuous", mode="STREAMING", minutes=0)
+@pytest.mark.parametrize(
+    "continuous, number, code", [(True, signal.SIGTERM, 0), (False, signal.SIGINT, 130)]
+)
+def test_one_that_is_told_to_end_is_cancelled(serverless, monkeypatch, continuous, number, code):
+    """The end of a continuous one is no failure; another one has not done its work."""
+    more = ["--continuous"] if continuous else []
+    how = {"mode": "STREAMING", "minutes": 0} if continuous else {}
+    expect_start_job_run(serverless, *more, **how)
     expect_get_job_run(serverless, "RUNNING")
-    serverless.add_response(
-        "cancel_job_run",
-        {"applicationId": APPLICATION, "jobRunId": "j1"},
-        {
-            "applicationId": APPLICATION,
-            "jobRunId": "j1",
-            "shutdownGracePeriodInSeconds": emr_jobs.GRACE_SECONDS,
-        },
-    )
+    ids = {"applicationId": APPLICATION, "jobRunId": "j1"}
+    request = {**ids, "shutdownGracePeriodInSeconds": emr_jobs.GRACE_SECONDS}
+    serverless.add_response("cancel_job_run", ids, request)
     expect_get_job_run(serverless, "CANCELLING", "CANCELLED")
-    told_once(monkeypatch, signal.SIGTERM)
-    before = signal.getsignal(signal.SIGTERM)
-    code, said = run(more=["--continuous"], continuous=True)
-    assert (
-        code == 0 and "is stopped" in " ".join(said) and signal.getsignal(signal.SIGTERM) is before
-    )
-
-
-def test_one_that_ends_before_it_is_done_says_130(serverless, monkeypatch):
-    expect_start_job_run(serverless)
-    expect_get_job_run(serverless, "RUNNING")
-    serverless.add_response("cancel_job_run", {"applicationId": APPLICATION, "jobRunId": "j1"})
-    expect_get_job_run(serverless, "CANCELLED")
-    told_once(monkeypatch, signal.SIGINT)
-    assert run()[0] == 130
+    told_once(monkeypatch, number)
+    before = signal.getsignal(number)
+    ended, said = run(more, continuous=continuous)
+    assert ended == code and "is stopped" in " ".join(said)
+    assert signal.getsignal(number) is before
 
 
 def test_one_that_somebody_else_stops_has_failed(serverless):

@@ -26,11 +26,6 @@ def test_the_code_of_a_folded_cell_is_folded_and_its_result_line_is_not():
     assert "✔ rows: lake 829" in html and "✔ rows" not in details
 
 
-def test_without_folded_cells_nothing_is_folded():
-    html = page(new_code_cell("open_cell()", outputs=[LINE]))
-    assert "<details" not in html and "open_cell" in html and "✔ rows: lake 829" in html
-
-
 def test_a_picture_beside_the_notebook_is_in_the_page(tmp_path):
     (tmp_path / "a.svg").write_text("<svg/>")
     html = export.to_html(new_notebook(cells=[new_markdown_cell("![a](a.svg)")]), tmp_path)

@@ -1,5 +1,6 @@
 """What deploy/pack.py writes for a deployment's bucket."""
 
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -72,15 +73,11 @@ def test_all_is_there_and_a_second_time_nothing_is_written(few, tmp_path, capsys
         "missing: var/msk-connect/schema-registry-kafkaconnect-converter",
     ]
     assert {
-        "workbench/jobs/bootstrap.sh",
-        "workbench/jobs/kernel.sh",
-        "workbench/jobs/ingest.py",
-        "workbench/params/aws.yaml",
-        "workbench/notebooks/99_teardown.ipynb",
-        "workbench/jars/kafka-clients-3.jar",
-        "workbench/lakehouse_workbench-0-py3-none-any.whl",
-        ARCHIVE,
-        "plugins/lenses-s3.zip",
+        *"""
+        workbench/jobs/bootstrap.sh workbench/jobs/kernel.sh workbench/jobs/ingest.py
+        workbench/params/aws.yaml workbench/notebooks/99_teardown.ipynb workbench/jars/kafka-clients-3.jar
+        workbench/lakehouse_workbench-0-py3-none-any.whl workbench/environment.tar.gz plugins/lenses-s3.zip
+        """.split()
     } <= first.keys()
     assert "workbench/jars/hudi-spark3.jar" not in first, "EMR has its own"
     assert packed(folder) == first
@@ -192,13 +189,28 @@ def test_the_library_and_its_packages_are_one_archive_for_emrs_python(few, tmp_p
         )
         pack.pack(tmp_path / "dist")
     assert len(asked) == 2, "once for each wheel"
-    assert asked[0][asked[0].index("--python-version") + 1] == "3.9" and asked[0][-1].endswith(
-        "-none-any.whl"
-    )
+    *options, wheel_file = asked[0]
+    assert wheel_file.endswith("-none-any.whl") and "--no-deps" in options
+    assert options[options.index("--python-version") + 1] == "3.9"
+    assert options[options.index("--requirement") + 1] == str(pack.LOCK)
+    monkeypatch.setattr(pack, "LOCK", tmp_path / "other.lock")
+    pack.LOCK.write_text("boto3==1")
+    pack.pack(tmp_path / "dist")
+    assert len(asked) == 3, "and for another lock"
     assert "./workbench" in tarfile.open(tmp_path / "dist" / ARCHIVE).getnames()
     (tmp_path / "dist" / ARCHIVE).unlink()
     pack.pack(tmp_path / "dist")
-    assert len(asked) == 3, "a bad archive that is removed is made again"
+    assert len(asked) == 4, "a bad archive that is removed is made again"
+
+
+def test_the_lock_has_each_package_of_the_library_in_one_version():
+    """Two days would give two archives."""
+    names = re.findall(r"(?m)^([\w.-]+)(?:\[.*\])?==[\w.]+$", pack.LOCK.read_text())
+    lines = [line for line in pack.LOCK.read_text().splitlines() if not line.startswith("#")]
+    assert len(names) == len({*names}) == len(lines)
+    project = (paths.ROOT / "pyproject.toml").read_text()
+    declared = re.search(r"(?s)\ndependencies = \[\n(.*?)\n\]", project)[1]
+    assert {*re.findall(r'"([\w-]+)', declared)} <= {*names}
 
 
 def test_the_archives_botocore_knows_what_the_library_asks_of_msk_connect(

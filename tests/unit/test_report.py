@@ -5,30 +5,17 @@ import re
 
 import nbformat
 import pytest
+import yaml
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from workbench.run import notebooks, run_record
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGD4DwABBAEAX+XDSwAAAABJRU5ErkJggg=="
-CHECK = {
-    "cell": 3,
-    "section": "Check",
-    "ok": True,
-    "what": "<i>rows</i> in the lake",
-    "left": "829",
-    "right": "829",
-    "left_label": "lake",
-    "right_label": "source",
-    "detail": "",
-    "seconds": 0.1,
-}
-ERROR = {
-    "cell": 3,
-    "section": "Check",
-    "source": "check.equal('rows', 828, 829)",
-    "name": "CheckFailed",
-    "message": "check failed: <script>alert(1)</script>",
-    "traceback": "in <module>",
-}
+CHECK, ERROR = yaml.safe_load("""
+    - {cell: 3, section: Check, ok: true, what: <i>rows</i> in the lake, left: "829", right: "829",
+       left_label: lake, right_label: source, detail: "", seconds: 0.1}
+    - {cell: 3, section: Check, source: "check.equal('rows', 828, 829)", name: CheckFailed,
+       message: "check failed: <script>alert(1)</script>", traceback: in <module>}
+    """)
 
 
 def entry(name, status, **more):

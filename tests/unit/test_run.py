@@ -200,10 +200,8 @@ def test_a_file_that_is_no_notebook_is_named(project, content):
     assert not (project / "runs").exists()
 
 
-def test_unknown_world_and_parameter(project):
+def test_unknown_parameter(project):
     write(project, "10_outbox/11_a.ipynb")
-    with pytest.raises(ParamsError, match="there is no world 'locale'"):
-        quietly(world="locale")
     with pytest.raises(
         ParamsError, match="(?s)'skale' is no parameter of the selected notebooks.*mean 'scale'"
     ):

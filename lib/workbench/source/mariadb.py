@@ -34,6 +34,10 @@ SQL_MODE = (
     "ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
 )
+# A time limit of the server is for the statements of applications. MariaDB reads the first comment, MySQL the second.
+SESSION_SETTINGS = (
+    "SET time_zone = '+00:00' /*M! , max_statement_time = 0 */ /*!50708 , max_execution_time = 0 */"
+)
 
 
 def _reverse(bits: Any) -> Any:
@@ -92,8 +96,6 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
     """
     server = world.mysql
     user, password = role_credentials(server, role)
-    # a time limit of the server is for the statements of applications
-    limit = ", max_statement_time = 0" if server.engine == "mariadb" else ", max_execution_time = 0"
     try:
         return Connection(
             host=server.host,
@@ -106,7 +108,7 @@ def connect(world: World, database: Optional[str] = None, role: str = "admin") -
             charset="utf8mb4",
             program_name="workbench",
             sql_mode=SQL_MODE,
-            init_command=f"SET time_zone = '+00:00'{limit}",
+            init_command=SESSION_SETTINGS,
             conv=CONVERSIONS,
             auth_plugin_map=None if server.ssl == "verify-full" else PLAIN_LOGINS,
             **_tls_options(server),
