@@ -23,16 +23,12 @@ from .source import MIB, Memory, SourceReader
 
 def _remedies(name: str, world: World, flow: CaptureFlow) -> dict[str, str]:
     """Return the values of the steps in problems.yaml that depend on the kind of flow."""
-    if isinstance(flow, OwnFlow):
-        return {
-            "source": flow.declared.source,
-            "deploy": f"`{flow.capture_command}`",
-            "ingest": f"workbench follow {name} --world {world.name}",
-        }
     return {
-        "source": "postgres",
-        "deploy": "run the notebook on connectors",
-        "ingest": f"workbench ingest {name} --world {world.name}",
+        "source": flow.server or "postgres",
+        "deploy": f"`{flow.capture_command}`"
+        if isinstance(flow, OwnFlow)
+        else "run the notebook on connectors",
+        "ingest": f"workbench {'follow' if flow.server else 'ingest'} {name} --world {world.name}",
     }
 
 

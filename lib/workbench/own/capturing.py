@@ -368,12 +368,12 @@ def _complete(
 
 
 def _new_tables(at: World, flow: OwnFlow) -> list[OwnTable]:
-    """Return the tables to capture and compare: incomplete ones, and those whose lake table was dropped."""
-    incomplete = flow.incomplete(at)
+    """Return the tables to capture and compare: those that never were, and those whose lake table was dropped."""
+    compared = files.storage(flow.name)
     return [
         own
         for own in flow.declared.tables
-        if own in incomplete
+        if own.source not in compared
         or (not hudi.exists(flow.table(at, own.name)) and flow.count(at, own.name))
     ]
 
