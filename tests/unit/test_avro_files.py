@@ -301,3 +301,10 @@ def test_landed_files_that_hold_no_records_ask_no_registry(monkeypatch):
     assert known.columns == table and known.resolved['"string"'].error
     with pytest.raises(LakeError, match="no message has a schema that can be read"):
         decode_avro.LandedSchemas(params.load("local"), "t").resolve(Counter(['"string"']))
+
+
+def test_a_record_that_may_be_null_is_no_other_record():
+    record = {"type": "record", "name": "v", "fields": [{"name": "id", "type": "int"}]}
+    known = decode_avro.AvroSchemas(params.load("local"), "t")
+    nullable, plain = known.read(["null", record]), known.read(record)
+    assert known.rejection(nullable, plain) == "" == known.rejection(nullable, nullable)

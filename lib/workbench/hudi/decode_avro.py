@@ -34,6 +34,8 @@ class _WriterSchemas(Schemas):
         """Return why the messages of a schema are dead letters beside the latest; "" if they are not."""
         if schema.error:
             return super().rejection(schema, latest)
+        if not avro.is_record(schema.definition):
+            return ""
         name, record_name = avro.full_name(schema.definition), avro.full_name(latest.definition)
         if name != record_name:
             return f"its record is {name}, and the topic's is {record_name}"

@@ -248,7 +248,7 @@ class IngestJob:
             except Exception as e:
                 self._finish(current, e)
                 raise
-            instant = self._finish(current)
+        instant = self._finish(current)
         self.replay, self._last = False, current
         result = Ingested(messages=sum(counts.values()), batches=1, **counts)
         ddl.sync_catalog(self.spark, self.table)

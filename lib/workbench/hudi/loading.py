@@ -196,9 +196,8 @@ def rewrite(
     Raises:
         LakeError: a compaction is planned, and the table's commits do not compact; or it was planned meanwhile.
     """
-    may_run = (
-        table.extra.get(ddl.INLINE_COMPACTION) != "false"
-    )  # else another process may be running it
+    # without inline compaction another process may be running the plan
+    may_run = table.extra.get(ddl.INLINE_COMPACTION) != "false"
     if may_run and pending_compactions(table):
         ddl.compact(spark, table, "run")
     check_clock(table)
@@ -209,7 +208,8 @@ def rewrite(
             raise LakeError(
                 f"a compaction of {table.name} is planned: its files would be replaced by those of all rows anew",
                 location=table.base,
-                hint="hudi.compact(spark, table, 'run'), then run the ingest again",
+                hint="wait until it is done, then run the ingest again; "
+                "if its process was killed: hudi.compact(spark, table, 'run')",
             )
         changes = rows.to(columns).write.format("hudi").options(**hudi_options)
         changes.mode("append").save(table.base)
