@@ -102,6 +102,30 @@ def test_an_added_default_is_named_until_no_row_lacks_it(orders, spark):
     assert result.is_equal, result
 
 
+def test_an_added_column_of_a_raw_flow_is_named_before_the_lake_has_it(orders, spark):
+    capture(orders, "orders", raw=True)
+    execute(orders, "ALTER TABLE orders ADD COLUMN price int DEFAULT 7")
+    named = "(?s)orders were removed, added or altered.*100 different.*price"
+    for statement in ("SELECT 1", "INSERT INTO orders VALUES (101, 'new', 8)"):
+        execute(orders, statement)
+        with pytest.raises(LakeError, match=named):
+            own.follow(orders, FLOW)
+    execute(orders, "UPDATE orders SET price = id")
+    own.follow(orders, FLOW)
+
+
+def test_a_lake_table_that_was_made_anew_is_compared_and_labeled(orders, spark):
+    """Also after a capture that was killed behind the first commit of the new table."""
+    capture(orders, "orders")
+    flow, at = own.load(orders, FLOW), orders.source("bikes")
+    table = flow.table(at, "orders")
+    hudi.drop(spark, at, table)
+    flow.ingest(spark, at, table)
+    assert hudi.labels(at, table).empty
+    capture(orders, "orders")
+    assert [*hudi.labels(at, table)["label"]] == ["captured"]
+
+
 def test_a_recapture_validates_before_it_removes(orders, spark):
     """A table that the check refuses, and a row that cannot be written: the lake stays as it was. A new key is taken."""
     capture(orders, "orders", "visits")

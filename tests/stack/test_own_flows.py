@@ -582,7 +582,7 @@ def seeded_changes(source, polls=2, changes=250):
         yield "; ".join(statements), touched
 
 
-def test_tables_are_polled(bikes, spark, capsys):
+def test_tables_are_polled(bikes, spark, capsys, monkeypatch):
     execute(
         bikes,
         "CREATE TABLE prices (id int PRIMARY KEY, price numeric(8, 2), updated timestamp NOT NULL);"
@@ -615,6 +615,11 @@ def test_tables_are_polled(bikes, spark, capsys):
     assert deleted
     with pytest.raises(CheckFailed, match=f"{len(source)} rows"):
         own.compare(bikes, "bikes")
+    for most in (comparing.MAX_COMPARED_ROWS, 10):  # row by row, and by the numbers of rows
+        monkeypatch.setattr(comparing, "MAX_COMPARED_ROWS", most)
+        execute(bikes, "VACUUM FULL prices")
+        own.follow(bikes, "bikes")
+        assert "prices: the source has stored it anew" in capsys.readouterr().out
     execute(bikes, "DELETE FROM prices WHERE id > 0")
     with pytest.raises(CheckFailed):
         own.compare(bikes, "bikes")

@@ -40,11 +40,18 @@ def test_a_type_that_queries_do_not_read_back_is_refused(bikes, kind):
         own.capture(bikes, "bikes", "r", partition=["p"])
 
 
-def test_an_empty_text_is_a_dead_letter_of_the_capture(bikes):
+def test_an_empty_text_is_refused_before_anything_is_created_or_removed(bikes):
     execute(bikes, "DROP TABLE IF EXISTS r; CREATE TABLE r (id int PRIMARY KEY, p text)")
     execute(bikes, "INSERT INTO r VALUES (1, ''), (2, 'x')")
-    with pytest.raises(LakeError, match="1 of r, partition field p is an empty text"):
+    with pytest.raises(SourceError, match="empty text in partition column p.*: 1"):
         own.capture(bikes, "bikes", "r", partition=["p"])
+    assert "bikes" not in own.names(bikes)
+    execute(bikes, "DELETE FROM r WHERE id = 1")
+    own.capture(bikes, "bikes", "r", partition=["p"])
+    execute(bikes, "UPDATE r SET p = ''")
+    with pytest.raises(SourceError, match="empty text in partition column p.*: 1"):
+        own.recapture(bikes, "bikes")
+    assert not own.load(bikes, "bikes").interrupted_command()
     own.forget(bikes, "bikes")
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from workbench import connect, hudi, landing
 from workbench.base import files, params
-from workbench.base.errors import CheckFailed, LakeError, SourceError
+from workbench.base.errors import CheckFailed, LakeError, SourceError, WorkbenchError
 from workbench.flow import flow as flows
 from workbench.flow.flow import CaptureFlow
 from workbench.source import postgres
@@ -137,6 +137,24 @@ def test_a_row_is_changed_and_deleted_by_a_key_of_several_columns(world, monkeyp
         (f'DELETE FROM "public"."artists" {row}', ["Ada", 7]),
         ('DELETE FROM "public"."artists" WHERE ("artist_id") = (%s)', [7]),
     ]
+    for key in (7, "ab", ("Ada",)):
+        with pytest.raises(SourceError, match="(?s)no key of artists.*name, artist_id"):
+            two_keys.delete(world, "artists", key)
+
+
+def test_a_connector_is_waited_for_while_its_messages_arrive(world, monkeypatch):
+    ends = iter([1, 2, 2, 2])
+    flow, waits = museum.flow, []
+    monkeypatch.setattr(flows.topics, "all_end_offsets", lambda *_: next(ends))
+
+    def wait_until(*args, **options):
+        waits.append(args)
+        raise WorkbenchError("waited 300 s")
+
+    monkeypatch.setattr(flows, "wait_until", wait_until)
+    with pytest.raises(WorkbenchError, match="waited 300 s"):
+        flow._wait_for(world, flow.captures[0].connector, lambda: False)
+    assert len(waits) == 2 and not [*ends]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from workbench.flow import RESERVED_DATABASES, resources
 from workbench.flow.resources import Product, Resources
 from workbench.landing import sources
 from workbench.operate.observe import FlowReader
-from workbench.own import capturing, checking, files, values
+from workbench.own import capturing, checking, files, following, values
 from workbench.own import flow as own_flow
 from workbench.own import tables as own_tables
 from workbench.source import postgres, readiness
@@ -145,6 +145,8 @@ def test_a_pem_file_is_refused_where_debezium_needs_a_keystore(world):
     declare(world, engine="mariadb")
     path = own.folder("bikes") / "own_bikes.json"
     flow = own.load(world, "bikes")
+    draft = own_flow.compose("bikes", flow.declared, configs.read(path), is_draft=True)
+    assert draft.config(world, "own_bikes")["database.ssl.mode"] == "verify-full"
     with pytest.raises(ConnectorError, match="(?s)Java keystore, not a PEM file.*keytool"):
         flow.config(world, "own_bikes")
     store = {"database.ssl.truststore": "/trusted.jks"}
@@ -217,12 +219,14 @@ def test_the_slots_that_stay_are_listed_with_the_command_that_drops_them(world, 
     declare(world, "polled", poll="updated", format="json")
     declare(world, "gone", source="sold")
     prefix = own_flow.postgres.slot_prefix(world)
-    rows = [(f"{prefix}own_bikes", 3_000_000), (f"{prefix}mine", 0), ("of_another_tool", 5)]
+    path = files.connector_path("bikes")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "slot.name": "of_the_user"}))
+    rows = [("of_the_user", 3_000_000), (f"{prefix}own_bikes", 0), ("of_another_tool", 5)]
     slots = pandas.DataFrame(rows, columns=["slot_name", "bytes_behind"])
     monkeypatch.setattr(own_flow.params, "load", lambda name: world)
     monkeypatch.setattr(own_flow.postgres, "all_slots", lambda at: slots)
     line, failure = own.describe_slots()
-    assert "own_bikes (source bikes) retains 3.0 MB" in line
+    assert "of_the_user (source bikes) retains 3.0 MB" in line
     assert line.endswith("to drop it: workbench forget bikes --world local")
     assert "flow gone cannot be looked up" in failure
     assert [name for name, _ in own.declarations()] == ["bikes", "gone", "polled"]
@@ -284,6 +288,39 @@ def test_the_type_without_schema_and_digits(kind, base):
     assert values.base_type(kind) == base
 
 
+@pytest.mark.parametrize(
+    "changes, kind", [({"raw": True}, "integer"), ({"engine": "mysql", "database": "x"}, "float")]
+)
+def test_a_column_that_the_lake_lacks_is_compared(world, monkeypatch, changes, kind):
+    """Also with Debezium's types, and a float of MySQL: otherwise nothing tells of the values of older rows."""
+    declare(world, **changes)
+    flow = own.load(world, "bikes")
+    table = own.OwnTable.model_validate({**TABLE, "columns": {"id": "bigint", "area": kind}})
+    dtypes = [("id", "bigint")]
+    monkeypatch.setattr(values.hudi, "exists", lambda *_: True)
+    monkeypatch.setattr(values, "session", lambda at: None)
+    monkeypatch.setattr(values.hudi, "read", lambda *_: types.SimpleNamespace(dtypes=dtypes))
+    columns = values.comparable_columns(world, flow.declared, table, flow.table(world))
+    assert columns == table.columns
+    dtypes.append(("area", "double"))
+    columns = values.comparable_columns(world, flow.declared, table, flow.table(world))
+    assert columns == {"id": "bigint"}
+
+
+@pytest.mark.parametrize("kind", ["extra in the lake", "(rows) extra in the lake"])
+def test_the_deletes_that_polling_does_not_see_are_no_loss(world, monkeypatch, kind):
+    """Neither row by row nor by the numbers of rows, as of large tables."""
+    monkeypatch.setattr(following.tables, "describe", lambda at, declared, own: own)
+    result = types.SimpleNamespace(counts={kind: 2}, undecided=0)
+    monkeypatch.setattr(following.comparing, "reconcile", lambda *_: result)
+    declare(world, poll="updated", format="json")
+    flow = own.load(world, "bikes")
+    following._require_same_rows(world, flow, flow.declared.tables[0])
+    result.counts[kind.replace("extra", "missing")] = 1
+    with pytest.raises(LakeError, match="were removed, added or altered"):
+        following._require_same_rows(world, flow, flow.declared.tables[0])
+
+
 def test_a_free_name_can_be_the_name_of_a_flow(world):
     declare(world)
     declare(world, "bikes_2")
@@ -296,7 +333,7 @@ def test_a_free_name_can_be_the_name_of_a_flow(world):
         LakeError,
         match="(?s)has the raw False.*--as bikes_3;.*`workbench forget bikes --world local`",
     ):
-        own.capture(world, "bikes", "trips", raw=True)
+        own.capture(world, "bikes", raw=True)
 
 
 def test_the_command_of_a_hint_continues_with_the_options_of_the_flow(world, monkeypatch):
@@ -313,6 +350,16 @@ def test_the_command_of_a_hint_continues_with_the_options_of_the_flow(world, mon
     assert given["flow"] == "their_bikes"
     opened = capturing._open(world, "their_bikes", "bikes", "", False, "", continues=True)
     assert opened == flow.declared
+    world.sources["sold"] = world.sources["bikes"]
+    with pytest.raises(LakeError, match="has the source 'bikes', not 'sold'"):
+        capturing.capture(world, "sold", flow="their_bikes")
+
+
+@pytest.mark.parametrize("options", [{"flow": "new"}, {"key": ["id"]}, {"partition": ["day"]}])
+def test_a_capture_without_tables_says_what_needs_one(world, options):
+    declare(world)
+    with pytest.raises(LakeError, match="(?s)no table is named.*name a table"):
+        own.capture(world, "bikes", **options)
 
 
 def test_a_table_that_was_created_anew_is_a_problem_of_its_own(world, monkeypatch):

@@ -82,13 +82,16 @@ def config(world: World, name: str, **values: Any) -> dict[str, str]:
     return fill(world, read(files[name]), file, **values)
 
 
-def fill(world: World, raw: dict[str, str], file: str, /, **values: Any) -> dict[str, str]:
+def fill(
+    world: World, raw: dict[str, str], file: str, is_draft: bool = False, /, **values: Any
+) -> dict[str, str]:
     """Return a connector configuration with a value for each ${placeholder}, as `config` does.
 
     Args:
         world: the world that fills the placeholders.
         raw: the content of the file (see `read`).
         file: the file, for errors.
+        is_draft: accept a configuration that lacks a keystore, which the user adds later.
         **values: values of further placeholders, or values that replace those of the world.
 
     Raises:
@@ -115,7 +118,7 @@ def fill(world: World, raw: dict[str, str], file: str, /, **values: Any) -> dict
     filled = {key: PLACEHOLDER.sub(lambda m: available[m[1]], text) for key, text in raw.items()}
     if world.kafka.security_protocol == "SASL_SSL" and SCHEMA_HISTORY_TOPIC in filled:
         filled |= CONNECTOR_CATALOG["schema_history_login"]
-    filled = {**_tls_login(world, filled, file), **filled}
+    filled = {**_tls_login(world, filled, file, is_draft), **filled}
     url, options = filled.get("connection.url", ""), urlencode(_postgres_tls(world))
     if url.startswith("jdbc:postgresql:") and "?" not in url and options:
         filled["connection.url"] = f"{url}?{options}"
@@ -163,7 +166,7 @@ def _postgres_tls(world: World) -> dict[str, str]:
     return {"sslmode": server.ssl, "sslfactory": "org.postgresql.ssl.DefaultJavaSSLFactory"}
 
 
-def _tls_login(world: World, config: dict[str, str], file: str) -> dict[str, str]:
+def _tls_login(world: World, config: dict[str, str], file: str, is_draft: bool) -> dict[str, str]:
     """Return the TLS settings of a Debezium connector for the world's server, without the keys that it has.
 
     Raises:
@@ -179,7 +182,7 @@ def _tls_login(world: World, config: dict[str, str], file: str) -> dict[str, str
     if not mode:
         return {}
     truststore, ca = "database.ssl.truststore", world.mysql.ssl_ca
-    if world.mysql.ssl == "verify-full" and ca and truststore not in config:
+    if world.mysql.ssl == "verify-full" and ca and not (is_draft or truststore in config):
         raise ConnectorError(
             "Debezium cannot read ssl_ca: for MariaDB and MySQL it needs a Java keystore, not a PEM file",
             location=f"{file}: ssl verify-full, ssl_ca {ca}",

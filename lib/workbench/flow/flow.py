@@ -16,7 +16,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
 from .. import connect, hudi, landing
-from ..base import LakeError, SourceError, World, wait_until
+from ..base import LakeError, SourceError, WorkbenchError, World, wait_until
 from ..base.wait import background
 from ..checks import check
 from ..hudi import changes
@@ -26,7 +26,7 @@ from ..source.names import identifier
 from ..topic import dlq, topics
 from .capture import Capture, CaptureSet
 
-CAPTURE_TIMEOUT_S = 300  # for the changes of one statement, about 150,000
+CAPTURE_TIMEOUT_S = 300  # without a message of the connector
 
 
 class CaptureFlow(CaptureSet):
@@ -84,7 +84,7 @@ class CaptureFlow(CaptureSet):
         statement = sql.SQL("UPDATE {} SET {} WHERE {}").format(
             identifier(capture.source), sql.SQL(", ").join(assignments), _has_key(capture)
         )
-        self.execute(world, name, statement, [*values.values(), *_key_values(key)])
+        self.execute(world, name, statement, [*values.values(), *_key_values(capture, key)])
 
     def delete(self, world: World, name: str, key: Any) -> None:
         """Delete one source row, and wait for its two messages: the delete and the tombstone.
@@ -101,7 +101,7 @@ class CaptureFlow(CaptureSet):
         statement = sql.SQL("DELETE FROM {} WHERE {}").format(
             identifier(capture.source), _has_key(capture)
         )
-        self.execute(world, name, statement, _key_values(key), messages=2)
+        self.execute(world, name, statement, _key_values(capture, key), messages=2)
 
     def execute(
         self, world: World, name: str, statement: Any, values: Any = None, *, messages: int = 1
@@ -160,7 +160,7 @@ class CaptureFlow(CaptureSet):
         nothing to wait for.
 
         Raises:
-            WorkbenchError: a connector has failed, or it has not published them in time.
+            WorkbenchError: a connector has failed, or has published nothing for CAPTURE_TIMEOUT_S.
         """
         for connector in () if self.polled else self.deployed_connectors:
             if self.db is postgres:
@@ -169,6 +169,13 @@ class CaptureFlow(CaptureSet):
                 continue
             else:
                 is_reached = self._committed_offset(world, connector)
+            self._wait_for(world, connector, is_reached)
+
+    def _wait_for(self, world: World, connector: str, is_reached: Callable[[], bool]) -> None:
+        """Wait for a position of a connector as long as its messages arrive: one statement may change all rows."""
+        captured = {self.topic(world, c.name) for c in self.captures if c.connector == connector}
+        arrived = topics.all_end_offsets(world, captured.__contains__)
+        try:
             wait_until(
                 is_reached,
                 f"connector {connector} to reach the source's log position",
@@ -177,6 +184,10 @@ class CaptureFlow(CaptureSet):
                 failure_reason=partial(connect.failure, world, connector),
                 hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
             )
+        except WorkbenchError:
+            if topics.all_end_offsets(world, captured.__contains__) == arrived:
+                raise
+            self._wait_for(world, connector, is_reached)
 
     def _mark(self, world: World, connector: str) -> Callable[[], bool]:
         """Write a message into the log; return a function that returns whether its topic has it."""
@@ -211,9 +222,9 @@ class CaptureFlow(CaptureSet):
             raise SourceError(
                 f"the server's log is at {current}, connector {connector} at {committed}: the log began anew "
                 "(RESET MASTER), or is that of another server",
-                location=f"source {self.server!r}",
+                location=f"connector {connector}, database {self.database}",
                 expected="the log that the flow began with: later changes would lose against older ones",
-                hint="`workbench recapture` takes a new snapshot of the flow",
+                hint="`workbench recapture FLOW` takes a new snapshot of the connector's flow",
             )
 
         def is_committed() -> bool:
@@ -504,5 +515,8 @@ def _has_key(capture: Capture) -> sql.Composed:
     return sql.SQL("({}) = ({})").format(capture.key_columns, marks)
 
 
-def _key_values(key: Any) -> list[Any]:
-    return [*key] if isinstance(key, tuple) else [key]
+def _key_values(capture: Capture, key: Any) -> list[Any]:
+    values = [*key] if isinstance(key, tuple) else [key]
+    if len(values) != len(capture.keys):
+        raise SourceError(f"{key!r} is no key of {capture.name}", expected=", ".join(capture.keys))
+    return values

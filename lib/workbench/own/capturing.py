@@ -20,7 +20,7 @@ from ..spark import session
 from ..topic import topics
 from . import checking, comparing, files, tables, values
 from .files import TEMPLATES, Declaration, OwnTable
-from .flow import OwnFlow, compose, open_flow
+from .flow import LABEL, OwnFlow, compose, open_flow
 
 MAX_SCALE = 30  # leaves eight digits before the decimal point
 
@@ -73,13 +73,20 @@ def capture(
     name, at = flow or source, world.source(source)
     with files.exclusive(name):
         declared = _open(world, name, source, format, raw, poll, not names)
-        checking.require_server(world, declared)
         options = {
             "key": [*key],
             "partition": [*partition],
             "type": type,
             "excluded": [*exclude],
         }
+        if not names and (not declared.tables or any(options.values())):
+            raise LakeError(
+                "no table is named",
+                location=f"flow {name!r}",
+                expected="the tables of a new flow; and of --key, --partition, --type and --exclude",
+                hint=f"name a table: workbench capture {source} TABLE",
+            )
+        checking.require_server(world, declared)
         drafts = [_draft(declared, each, options) for each in names]
         new = [draft for draft in drafts if draft.source not in declared.sources]
         captured = checking.existing_tables(world, declared)
@@ -89,8 +96,7 @@ def capture(
         is_new, declared = not declared.tables, declared.with_tables([*declared.tables, *added])
         if is_new:
             _require_unused(at, name, declared)
-        if declared.tables:  # no new one: an interrupted call may have written flow.yaml only
-            files.write(name, declared)
+        files.write(name, declared)  # also without new ones: only flow.yaml may have been written
         if poll:
             progress(
                 "polling sees no deletes, and of several changes between two polls only the last"
@@ -164,7 +170,7 @@ def _open(
 ) -> Declaration:
     """Return the declaration of a flow; a new one is that of the options, without tables.
 
-    A capture that only continues takes the options of the flow.
+    A capture that only continues takes the options of the flow that are not given.
 
     Raises:
         LakeError: the flow has other options, or a name that cannot be used; or it cannot be polled.
@@ -173,9 +179,9 @@ def _open(
     existing = files.declaration(flow) if files.exists(flow) else None
     if existing:
         files.require_finished(flow, existing)
-        if continues:
-            return existing
         format = format or existing.format
+        if continues:
+            raw, poll = raw or existing.raw, poll or existing.poll
     engine = world.source_engine(source)
     options = {
         "world": world.name,
@@ -207,8 +213,7 @@ def _open(
 def _require_unused(at: World, flow: str, declared: Declaration) -> None:
     """Raise LakeError if something has the id of a new flow: nothing shows whose it is."""
     raw = files.connector_config(flow, declared, {})
-    # whose lack is an error only when the user can add it to the JSON
-    draft = compose(flow, declared, {**raw, "database.ssl.truststore": "later"})
+    draft = compose(flow, declared, raw, is_draft=True)
     used = [f"catalog database {flow} (of the tracks)"] if flow in RESERVED_DATABASES else []
     for kind, names in draft.resources.remaining(at).items():
         used += [f"{kind} {name}" for name in names]
@@ -286,7 +291,7 @@ def _with_catalog(at: World, declared: Declaration, draft: OwnTable) -> OwnTable
                 f"{table.source} has no column {column}",
                 expected=f"one of {', '.join(table.columns)}",
             )
-    tables.require_partitions(declared, table)
+    tables.require_partitions(at, declared, table)
     derived = {
         "scales": _scales(at, declared, table),
         "encodes_key": tables.encodes_key(table),
@@ -368,13 +373,19 @@ def _complete(
 
 
 def _new_tables(at: World, flow: OwnFlow) -> list[OwnTable]:
-    """Return the tables to capture and compare: those that never were, and those whose lake table was dropped."""
+    """Return the tables to capture and compare: those that never were, and those whose lake table was dropped.
+
+    A lake table that was made anew has no label until it was compared.
+    """
     compared = files.storage(flow.name)
     return [
         own
         for own in flow.declared.tables
         if own.source not in compared
-        or (not hudi.exists(flow.table(at, own.name)) and flow.count(at, own.name))
+        or (
+            LABEL not in {*hudi.labels(at, flow.table(at, own.name))["label"]}
+            and flow.count(at, own.name)
+        )
     ]
 
 

@@ -285,12 +285,14 @@ def load(world: World, flow: str, *, removes: bool = False) -> OwnFlow:
     return compose(flow, declared, raw)
 
 
-def compose(flow: str, declared: Declaration, raw: dict[str, str]) -> OwnFlow:
-    """Return the flow of a declaration, and of the JSON of its connector."""
+def compose(
+    flow: str, declared: Declaration, raw: dict[str, str], is_draft: bool = False
+) -> OwnFlow:
+    """Return the flow of a declaration, and of the JSON of its connector (`is_draft`: see configs.fill)."""
     connector, path = OWN_PREFIX + flow, paths.display_path(files.connector_path(flow))
 
     def config(world: World, name: str) -> dict[str, str]:
-        return configs.fill(world.source(declared.source), raw, path)
+        return configs.fill(world.source(declared.source), raw, path, is_draft)
 
     return OwnFlow(
         tuple(_capture(connector, declared, table) for table in declared.tables),
@@ -365,11 +367,11 @@ def describe_slots() -> list[str]:
             at = world.source(declared.source)
             if not declared.has_publication or _is_of_stack(world, at):
                 continue
+            name = load(world, flow).config(at, OWN_PREFIX + flow).get("slot.name")
             slots = postgres.all_slots(at)
         except WorkbenchError as e:
             lines.append(f"the replication slot of flow {flow} cannot be looked up: {e.message}")
             continue
-        name = f"{postgres.slot_prefix(at)}{OWN_PREFIX}{flow}"
         lines += [
             f"replication slot {name} (source {declared.source}) retains {format_size(size)} of the server's log, and "
             f"more until its connector runs again; to drop it: workbench forget {flow} --world {declared.world}"

@@ -123,7 +123,7 @@ def storage(at: World, declared: Declaration, source: str) -> list[str]:
     return [*columns, *map(str, found)]
 
 
-def require_partitions(declared: Declaration, table: OwnTable) -> None:
+def require_partitions(at: World, declared: Declaration, table: OwnTable) -> None:
     """Raise SourceError if the names of partitions cannot have the values of a described table."""
     for column in table.partition:
         kind = table.columns[column]
@@ -133,6 +133,15 @@ def require_partitions(declared: Declaration, table: OwnTable) -> None:
                 location=f"{table.source} in database {declared.database}",
                 expected=f"a column of {', '.join(sorted(PARTITION_TYPES))}",
                 hint="--partition another column, or leave the option out",
+            )
+        query = sql.SQL(
+            "SELECT count(*) AS n FROM {0} WHERE concat({1}, '') = '' AND {1} IS NOT NULL"
+        ).format(identifier(table.source), sql.Identifier(column))
+        if n := declared.db.query(at, query, database=declared.database)["n"][0]:
+            raise SourceError(
+                f"rows with an empty text in partition column {column}, which queries would read as null: {n}",
+                location=f"{table.source} in database {declared.database}",
+                hint="--partition another column; or set these values to null, and forbid empty texts with a CHECK",
             )
 
 

@@ -27,22 +27,24 @@ def comparable_columns(
     """Return {column: source type} of the columns that a lake table has with the same values.
 
     These are all, or with Debezium's types those that have the type of the source, or its text. MySQL cannot write
-    all digits of a float.
+    all digits of a float. A column that the lake does not have yet is null there.
     """
-    columns = own.columns
-    if declared.engine == "mysql":
-        floats = ("float", "double")
-        columns = {name: kind for name, kind in columns.items() if base_type(kind) not in floats}
-    if not declared.raw or not hudi.exists(table):
-        return columns
+    is_mysql = declared.engine == "mysql"
+    if not (declared.raw or is_mysql):
+        return own.columns
     changed = changed_types(at, own, table)
     converted = {*TEMPLATES["comparable"][declared.engine], *TEMPLATES["same_types"]}
-    return {
-        column: kind
-        for column, kind in columns.items()
-        if column not in changed
-        or (changed[column].endswith("→ string") and base_type(kind) not in converted)
-    }
+
+    def is_comparable(column: str, kind: str) -> bool:
+        change, base = changed.get(column, ""), base_type(kind)
+        if change.endswith("→ missing"):
+            return True
+        if is_mysql and base in ("float", "double"):
+            return False
+        is_text = change.endswith("→ string") and base not in converted
+        return not declared.raw or not change or is_text
+
+    return {column: kind for column, kind in own.columns.items() if is_comparable(column, kind)}
 
 
 def count_sql(declared: Declaration, source: str, columns: dict[str, str]) -> str:
