@@ -9,7 +9,7 @@ import landing_help
 import pytest
 from workbench import connect, landing
 from workbench.base import files
-from workbench.base.errors import ConnectorError, LakeError
+from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import changes
 from workbench.landing import job, messages
 from workbench.landing.formats import JsonLines, RecordEncoder, to_json_line
@@ -230,6 +230,25 @@ def test_a_second_landing_of_a_topic_is_refused_while_one_goes_on(world, tmp_pat
         landing.drop(world, other)  # another folder is another landing
     landing.drop(world, GOOD)
     assert not (tmp_path / "landing" / "cdc-events").exists()
+
+
+@pytest.mark.parametrize("error", [None, StackError("it has members")])
+def test_a_drop_deletes_the_group_of_a_connector_of_the_same_name(
+    world, tmp_path, monkeypatch, caplog, error
+):
+    """The connector would continue where the group ends, and skip what was removed."""
+    deleted, folder = [], tmp_path / "landing" / "cdc-events"
+    folder.mkdir(parents=True)
+
+    def delete(world, group):
+        deleted.append((group, folder.exists()))
+        if error:
+            raise error
+
+    monkeypatch.setattr(job.groups, "delete", delete)
+    landing.drop(world, {**GOOD, "name": "mine"})
+    assert deleted == [("connect-mine", True)] and not folder.exists()
+    assert ("connect-mine stays: it has members" in caplog.text) == bool(error)
 
 
 def test_a_drop_takes_the_progress_first_and_the_id_of_the_topic_last(world, tmp_path, monkeypatch):

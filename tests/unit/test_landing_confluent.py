@@ -535,6 +535,11 @@ def test_a_message_without_a_value(land):
             {"partition.field.name": " ,"},
             "partition.field.name is ' ,'.*names of fields",
         ),
+        (
+            SINK,
+            {"value.converter.schemas.enable": True},
+            "schemas.enable is True.*valid: false, true",
+        ),
         (SINK, {"partition.field.name": "x"}, "partition.field.name is 'x'.*FieldPartitioner"),
         (
             SINK,

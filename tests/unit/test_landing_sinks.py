@@ -74,6 +74,10 @@ def test_topics_by_name_and_another_folder(good):
         ),
         ({"flush.size": "0"}, "flush.size is '0'.*from 1"),
         ({"flush.size": " 3"}, "flush.size is ' 3'"),
+        ({"flush.size": 0}, "flush.size is 0.*from 1"),
+        ({"flush.size": True}, "flush.size is True.*from 1"),
+        ({"errors.tolerance": True}, "errors.tolerance is True.*valid: all, none"),
+        ({"topics.dir": ["a"]}, r"topics.dir is \['a'\].*a folder"),
         (
             {"value.converter": JSON},
             "value.converter.apicurio.* is not supported",
@@ -102,6 +106,10 @@ def test_what_cannot_be_honoured_is_refused(world, good, change, says):
     config = {k: v for k, v in {**good, **change}.items() if v is not None}
     with pytest.raises(ConnectorError, match="(?s)" + says):
         landing.parse(config, world)
+
+
+def test_a_number_is_as_its_text(good):
+    assert landing.parse({**good, "flush.size": 5}) == landing.parse({**good, "flush.size": "5"})
 
 
 def test_a_sink_without_a_topic_is_no_silent_success(world, good, monkeypatch, tmp_path):

@@ -18,10 +18,10 @@ from typing import Any, ContextManager, Iterable, Optional, Sequence, TypedDict
 from confluent_kafka import Consumer
 from pyarrow import ArrowException
 
-from ..base import LakeError, World, did_you_mean, files
+from ..base import LakeError, StackError, World, did_you_mean, files
 from ..base.paths import join_uri
 from ..spark.batch import Counts
-from ..topic import dlq, registry, topics
+from ..topic import dlq, groups, registry, topics
 from ..topic.topics import Message
 from .formats import AvroContainer, FileFormat, JsonLines, RecordEncoder
 from .messages import JsonConverter, Read, avro_reader
@@ -264,6 +264,9 @@ def dead_letters(world: World, config: dict[str, str]) -> list[dict[str, Any]]:
 def drop(world: World, config: dict[str, str]) -> None:
     """Remove the progress, the landed files and the dead-letter files. A DLQ topic stays.
 
+    If the JSON has a name, the group `connect-<name>` is deleted, too: a connector in Kafka Connect would
+    continue where it ends. If that fails, it is logged.
+
     Raises:
         LakeError: a landing of these topics is running.
     """
@@ -276,6 +279,11 @@ def drop(world: World, config: dict[str, str]) -> None:
     with contextlib.ExitStack() as locks:
         for topic in names:
             locks.enter_context(_landing_lock(world, sink, topic))
+        if sink.name:
+            try:
+                groups.delete(world, f"connect-{sink.name}")
+            except StackError as e:
+                LOGGER.warning("connect-%s stays: %s", sink.name, e.message)
         for topic in names:
             prefix = sink.prefix_of(topic)
             progress = read_progress(world, prefix)

@@ -86,9 +86,11 @@ class ConnectorConfig:
         for key, setting in supported.items():
             if setting.keys() & {"no effect", "rejected"}:
                 continue
-            text = own.get(key, setting.get("default"))
-            if text is None or not _is_valid(setting, text):
-                expected = valid_values(setting, text or "")
+            text: Any = own.get(key, setting.get("default"))
+            if type(text) is int:
+                text = str(text)
+            if not isinstance(text, str) or not _is_valid(setting, text):
+                expected = valid_values(setting, str(text or ""))
                 raise self.error(prefix + key, expected, USE_CONNECTOR_HINT)
             values[key] = text
         return values

@@ -23,9 +23,8 @@ JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
 COLUMN_TYPES = yaml_files.load(Path(__file__).with_name("column_types.yaml"))
 # the rows after those of the last poll and before the end of this one
 CONDITION = " WHERE {timestamp} > {last} AND {timestamp} < {end} ORDER BY {timestamp} ASC"
-BEST_FIT_DIGITS = (
-    18  # numeric.mapping=best_fit publishes longer numbers as a Decimal, as without it
-)
+# numeric.mapping=best_fit publishes longer numbers as a Decimal, as without it
+BEST_FIT_DIGITS = 18
 
 
 @dataclass(frozen=True)
