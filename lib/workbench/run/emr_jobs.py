@@ -8,7 +8,8 @@ import math
 import re
 from typing import Any, Callable, Sequence
 
-from ..base import StackError, World, aws, files
+from ..base import StackError, World, aws
+from ..base.paths import parse_s3_uri
 from ..base.wait import stop_on_signal
 from ..spark import emr
 
@@ -61,7 +62,10 @@ def run(
                 _call(world, "cancel_job_run", **ids, **grace)
                 _wait(is_over, name)
         except StackError:
-            progress(f"{name} was left in state {job['state']}")
+            cancel = f"--application-id {ids['applicationId']} --job-run-id {ids['jobRunId']} --region {world.region}"
+            progress(
+                f"{name} was left in state {job['state']}; to end it: aws emr-serverless cancel-job-run {cancel}"
+            )
             raise
     if stop_event.is_set() and job["state"] == "CANCELLED":
         return 0 if continuous else 130
@@ -88,7 +92,12 @@ def _start(world: World, arguments: Sequence[str], continuous: bool) -> dict[str
     application = aws.parameter(world.region, deployment, "spark/application")
     role = aws.parameter(world.region, deployment, "spark/role")
     script = f"{root}/{JOB_SCRIPT}"
-    if files.read_text(script) is None:
+    published = None
+    with aws.ignore_error_codes("^404$|NotFound|NoSuchKey"):
+        published = aws.call(
+            world.region, "s3", "head_object", Bucket=parse_s3_uri(root)[0], Key=JOB_SCRIPT
+        )
+    if published is None:
         raise StackError(
             "the library is not in the bucket",
             location=script,

@@ -13,6 +13,7 @@ passes through run_record.mask_secrets.
 """
 
 import contextlib
+import os
 import time
 from functools import partial
 from pathlib import Path
@@ -104,7 +105,10 @@ def _execution(world: params.World, executor: str, timeout: float, echo: Echo) -
     """Return the function that executes a notebook."""
     if executor == "emr-notebook":
         return partial(emr_notebook.execute_notebook, world, timeout=timeout)
-    return partial(execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo))
+    execute = partial(execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo))
+    if os.environ.get("WORKBENCH_LOG"):  # the kernel's log is written below the cell
+        return partial(execute, on_stderr=lambda text: echo(text.rstrip("\n")))
+    return execute
 
 
 def _run_lock() -> contextlib.AbstractContextManager[str]:
