@@ -3,7 +3,6 @@
 Modules that are slow to import are imported when their command runs.
 """
 
-import contextlib
 import os
 import shutil
 import sys
@@ -17,7 +16,6 @@ from ..base import (
     LakeError,
     ParamsError,
     WorkbenchError,
-    environment,
     logs,
     params,
     paths,
@@ -29,7 +27,7 @@ from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from . import dlq, failures, operate, own, source
-from .options import WORLD, YES, open_world, parse_key_values, print_findings
+from .options import WORLD, YES, confirm, open_world, parse_key_values, print_findings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -184,12 +182,11 @@ def run(
         local = {each.name for each in tracks.ALL if each.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
-    # kernels and their child processes inherit the variable
-    log = environment.replaced("WORKBENCH_LOG", "info") if verbose else contextlib.nullcontext()
-    with log:
-        result = runner.run(
-            targets or (), world, values, resume=resume, timeout=timeout, executor=executor
-        )
+    if verbose:
+        os.environ["WORKBENCH_LOG"] = "info"  # kernels and their child processes inherit it
+    result = runner.run(
+        targets or (), world, values, resume=resume, timeout=timeout, executor=executor
+    )
     raise _report_run(result)
 
 
@@ -265,9 +262,8 @@ def clean(yes: bool = YES) -> None:
     folders = [f for f in (paths.state_dir(), paths.ROOT / "runs") if f.is_dir()]
     if not folders:
         echo("there is nothing to remove")
-    elif not yes:
-        names = " and ".join(map(str, folders))
-        typer.confirm(f"Remove {names}?", default=False, abort=True)
+    else:
+        confirm(f"Remove {' and '.join(map(str, folders))}?", yes)
     for folder in folders:
         shutil.rmtree(folder)
 
@@ -343,7 +339,7 @@ def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
             "wait until it is complete, or pass --yes",
             "yellow",
         )
-        typer.confirm("End the run?", default=False, abort=True)
+        confirm("End the run?", yes)
 
 
 def _report_run(result: run_record.RunRecord) -> typer.Exit:
@@ -366,7 +362,3 @@ def _print_status(rows: list[process.Status]) -> None:
         if row.detail and row.state != "up":
             echo(f"    {row.detail}", color)
     echo(f"{sum(row.memory_mb or 0 for row in rows):,.0f} MB in total")
-
-
-if __name__ == "__main__":
-    main()

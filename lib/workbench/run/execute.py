@@ -108,7 +108,7 @@ def execute_notebook(
     values: dict[str, Any],
     timeout: float = 600,
     on_cell: Callable[[int, list[Any]], None] = lambda index, cells: None,
-    on_stderr: Callable[[str], None] = lambda text: None,
+    on_stderr: Callable[[str], object] = str,
 ) -> ExecutionResult:
     """Execute a notebook; the working directory is the folder of the notebook.
 
@@ -117,7 +117,8 @@ def execute_notebook(
         values: {parameter: value}, injected below the parameters cell as papermill does.
         timeout: seconds for the whole notebook.
         on_cell: called before each cell, with its index and the list of all cells.
-        on_stderr: called with what the notebook writes to standard error, while it does.
+        on_stderr: called with what the notebook writes to standard error, while it does; by default
+            nothing comes of it.
 
     Returns:
         The result. The error of a cell is in its outputs. `reason` has any other failure: a timeout,
