@@ -219,8 +219,7 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
 
 @pytest.mark.parametrize("options, level", [(["-v"], "info"), ([], None)])
 def test_a_verbose_run_logs_in_kernels_and_jobs(monkeypatch, options, level):
-    monkeypatch.setenv("WORKBENCH_LOG", "of before")  # so that it is restored
-    monkeypatch.delenv("WORKBENCH_LOG")
+    monkeypatch.delenv("WORKBENCH_LOG", raising=False)
     result = SimpleNamespace(status="passed", report="runs/report.html", exit_code=0)
     levels = []
 

@@ -3,6 +3,7 @@
 Modules that are slow to import are imported when their command runs.
 """
 
+import contextlib
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ from ..base import (
     LakeError,
     ParamsError,
     WorkbenchError,
+    environment,
     logs,
     params,
     paths,
@@ -182,11 +184,12 @@ def run(
         local = {each.name for each in tracks.ALL if each.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
-    if verbose:
-        os.environ["WORKBENCH_LOG"] = "info"  # kernels and their child processes inherit it
-    result = runner.run(
-        targets or (), world, values, resume=resume, timeout=timeout, executor=executor
-    )
+    # kernels and their child processes inherit the variable
+    log = environment.replaced("WORKBENCH_LOG", "info") if verbose else contextlib.nullcontext()
+    with log:
+        result = runner.run(
+            targets or (), world, values, resume=resume, timeout=timeout, executor=executor
+        )
     raise _report_run(result)
 
 

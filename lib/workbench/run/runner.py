@@ -105,10 +105,13 @@ def _execution(world: params.World, executor: str, timeout: float, echo: Echo) -
     """Return the function that executes a notebook."""
     if executor == "emr-notebook":
         return partial(emr_notebook.execute_notebook, world, timeout=timeout)
-    # with WORKBENCH_LOG a kernel writes its log below the cell
-    show_log = echo if os.environ.get("WORKBENCH_LOG") else str
-    on_cell = partial(_report_section, echo)
-    return partial(execute_notebook, timeout=timeout, on_cell=on_cell, on_stderr=show_log)
+    return partial(
+        execute_notebook,
+        timeout=timeout,
+        on_cell=partial(_report_section, echo),
+        # with WORKBENCH_LOG a kernel writes its log below the cell
+        on_stderr=echo if os.environ.get("WORKBENCH_LOG") else str,
+    )
 
 
 def _run_lock() -> contextlib.AbstractContextManager[str]:
