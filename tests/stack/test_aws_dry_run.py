@@ -192,6 +192,10 @@ def cloud(near, tmp_path):
     known.start()
     moto = "http://{}:{}".format(*known.get_host_and_port())
     requests.post(f"{moto}/moto-api/reset", timeout=60)  # all servers of a process have one memory
+    for name in connect.names(
+        near
+    ):  # of the test before: this AWS has no connectors and no offsets yet
+        connect.delete(near, name)
     deployed(near, moto)
     pair = tuple(map(str, tls.certificate_files()))  # for localhost, too
     spark_tls = aws_double.TlsProxy(pair, params.split_host_port(near.spark.url))

@@ -1,7 +1,8 @@
-"""Each call of AWS in the library is made in a test in which botocore compares it with the service's model.
+"""Each call of AWS in the library is named in a test file in which botocore compares calls with the service's model.
 
-botocore's Stubber does so, the double of test_msk.py, moto's clients, and the clients of the dry runs, whose calls
-are in tests/stack/aws_calls.
+The words in the files decide: they do not prove that a test makes the call with the library's parameters. botocore's
+Stubber compares, the double of test_msk.py, moto's clients, and the clients of the dry runs, whose calls are in
+tests/stack/aws_calls.
 """
 
 import re

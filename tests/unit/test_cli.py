@@ -185,6 +185,15 @@ def test_down_and_clean_ask_under_a_run(monkeypatch, folders, going_on):
     assert call("clean", "--yes").exit_code == 0 and not paths.state_dir().exists()
 
 
+@pytest.mark.parametrize("going_on", ["another"], indirect=True)
+def test_clean_asks_under_a_run_of_another_instance(monkeypatch, folders, going_on):
+    """All instances share runs/."""
+    module(monkeypatch, "stack", running=list)
+    refused = call("clean", input="\n")
+    assert refused.exit_code == 1 and f"(process {going_on})" in refused.output
+    assert (folders / "runs/one").exists()
+
+
 def test_down_lists_the_slots_that_stay(monkeypatch, folders):
     module(monkeypatch, "stack", down=lambda say: ["kafka"])
     paths.flows_dir().mkdir()

@@ -7,6 +7,7 @@ import socket
 from unittest import mock
 
 import on_aws
+import pandas as pd
 import pytest
 from workbench import connect
 from workbench.base import params, paths, secrets
@@ -445,3 +446,18 @@ def test_a_connect_that_rebalances_is_asked_again(answering):
     )
     assert connect.names(elsewhere) == ["a", "b"]
     assert len(served.asked) == 3
+
+
+def test_a_pattern_of_java_switches_the_check_of_partitions_off_for_itself_only(monkeypatch):
+    """Python has no \\p{Alpha}."""
+    published = pd.DataFrame({"publication": ["p"], "table": ["public.sales"]})
+    monkeypatch.setattr(validation.postgres, "tables_published_by_partition", lambda *_: published)
+    server = WORLD.postgres
+    config = {
+        "publication.name": "p",
+        "database.hostname": server.host,
+        "database.port": str(server.port),
+        "table.include.list": r"public.sales, public.\p{Alpha}+",
+    }
+    with pytest.raises(ConnectorError, match="the changes of public.sales under"):
+        validation.require_root_publication(WORLD, "x", config)

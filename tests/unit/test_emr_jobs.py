@@ -12,7 +12,7 @@ import on_aws
 import pytest
 import yaml
 from typer.testing import CliRunner
-from workbench.base import ROOT, aws, files, params, wait
+from workbench.base import ROOT, aws, params, wait
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.cli import main as cli
 from workbench.flow import CaptureFlow
@@ -36,12 +36,10 @@ def quiet(monkeypatch):
     monkeypatch.setattr(wait.time, "sleep", lambda seconds: None)
 
 
-@pytest.fixture(autouse=True)
-def bucket(monkeypatch):
-    """The texts in the bucket: {URI: text}."""
-    texts = {f"{BUCKET}/workbench/jobs/ingest.py": "published"}
-    monkeypatch.setattr(files, "read_text", texts.get)
-    return texts
+@pytest.fixture
+def s3():
+    with on_aws.stubbed_client("s3") as stub:
+        yield stub
 
 
 @pytest.fixture
@@ -50,7 +48,11 @@ def serverless():
         yield stub
 
 
-def expect_start_job_run(serverless, *more, mode="BATCH", minutes=720):
+SCRIPT_OBJECT = {"Bucket": "workbench-lake", "Key": "workbench/jobs/ingest.py"}
+
+
+def expect_start_job_run(s3, serverless, *more, mode="BATCH", minutes=720):
+    s3.add_response("head_object", {}, SCRIPT_OBJECT)
     settings = emr.serverless_conf(WORLD)
     assert settings["spark.archives"] == f"{BUCKET}/{emr.ENVIRONMENT_ARCHIVE}#environment"
     arguments = [f"{BUCKET}/workbench", *ARGUMENTS, *more]
@@ -113,8 +115,8 @@ def told_once(monkeypatch, number):
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_is_started_and_followed_to_its_end(serverless):
-    expect_start_job_run(serverless)
+def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
+    expect_start_job_run(s3, serverless)
     expect_get_job_run(serverless, "SUBMITTED", "RUNNING")
     serverless.add_client_error("get_job_run", "ThrottlingException", "Rate exceeded")
     expect_get_job_run(serverless, "RUNNING", "SUCCESS")
@@ -123,8 +125,8 @@ def test_a_job_is_started_and_followed_to_its_end(serverless):
     assert [line.rpartition(": ")[2] for line in said[1:]] == ["SUBMITTED", "RUNNING", "SUCCESS"]
 
 
-def test_one_that_fails_is_told_with_emrs_reason_and_its_log(serverless):
-    expect_start_job_run(serverless)
+def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
+    expect_start_job_run(s3, serverless)
     expect_get_job_run(
         serverless,
         "SCHEDULED",
@@ -138,11 +140,13 @@ def test_one_that_fails_is_told_with_emrs_reason_and_its_log(serverless):
 @pytest.mark.parametrize(
     "continuous, number, code", [(True, signal.SIGTERM, 0), (False, signal.SIGINT, 130)]
 )
-def test_one_that_is_told_to_end_is_cancelled(serverless, monkeypatch, continuous, number, code):
+def test_one_that_is_told_to_end_is_cancelled(
+    s3, serverless, monkeypatch, continuous, number, code
+):
     """The end of a continuous one is no failure; another one has not done its work."""
     more = ["--continuous"] if continuous else []
     how = {"mode": "STREAMING", "minutes": 0} if continuous else {}
-    expect_start_job_run(serverless, *more, **how)
+    expect_start_job_run(s3, serverless, *more, **how)
     expect_get_job_run(serverless, "RUNNING")
     ids = {"applicationId": APPLICATION, "jobRunId": "j1"}
     request = {**ids, "shutdownGracePeriodInSeconds": emr_jobs.GRACE_SECONDS}
@@ -155,26 +159,34 @@ def test_one_that_is_told_to_end_is_cancelled(serverless, monkeypatch, continuou
     assert signal.getsignal(number) is before
 
 
-def test_one_that_somebody_else_stops_has_failed(serverless):
-    expect_start_job_run(serverless)
+def test_one_that_somebody_else_stops_has_failed(s3, serverless):
+    expect_start_job_run(s3, serverless)
     expect_get_job_run(serverless, "RUNNING", "CANCELLED", details="cancelled by admin")
     with pytest.raises(StackError, match="is CANCELLED: cancelled by admin"):
         run()
 
 
-def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(serverless):
-    expect_start_job_run(serverless)
+def test_what_aws_refuses_meanwhile_is_told_and_the_job_left(s3, serverless):
+    expect_start_job_run(s3, serverless)
     expect_get_job_run(serverless, "RUNNING")
     serverless.add_client_error("get_job_run", "ExpiredTokenException", "expired")
     said = []
     with pytest.raises(StackError, match="credentials have expired"):
         emr_jobs.run(WORLD, ARGUMENTS, progress=said.append)
-    assert said[-1] == "job j1 on EMR Serverless was left in state RUNNING"
+    assert "j1 on EMR Serverless was left in state RUNNING; to end it: " in said[-1]
+    assert f"cancel-job-run --application-id {APPLICATION} --job-run-id j1 --region" in said[-1]
 
 
-def test_nothing_is_started_before_it_is_published(bucket):
-    bucket.clear()
-    with pytest.raises(StackError, match="(?s)not in the bucket.*deploy/publish.sh --world aws"):
+@pytest.mark.parametrize(
+    "code, status, message",
+    [
+        ("404", 404, "(?s)not in the bucket.*deploy/publish.sh --world aws"),
+        ("403", 403, "s3.head_object"),
+    ],
+)
+def test_nothing_is_started_before_it_is_published(s3, code, status, message):
+    s3.add_client_error("head_object", code, http_status_code=status, expected_params=SCRIPT_OBJECT)
+    with pytest.raises(StackError, match=message):
         run()
 
 

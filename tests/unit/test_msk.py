@@ -212,6 +212,12 @@ def test_plugins_are_those_that_are_active_and_of_use(msk):
     ] == [("PostgresConnector", "source", "3"), ("S3SinkConnector", "sink", "3")]
 
 
+def test_a_connector_that_is_deleted_meanwhile_is_named(msk):
+    msk.add(NAME, *["RUNNING"] * 4, None)
+    with pytest.raises(ConnectorError, match="there is no connector 'outbox_source' any more"):
+        connect.restart(WORLD, NAME)
+
+
 def test_connectors_of_another_deployment_are_not_ours(msk):
     """`workbench-b-x` is x of a deployment workbench-b, for all that the name says."""
     msk.add("b-x", deployment="workbench-b")

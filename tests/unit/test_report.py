@@ -66,7 +66,8 @@ def record(tmp_path):
 
 def report(record):
     record.save()
-    return run_record.write_report(record.folder).read_text()
+    run_record.write_report(record.folder)
+    return record.report.read_text()
 
 
 def test_report_needs_nothing_else_and_escapes(record):

@@ -189,6 +189,16 @@ def test_a_typed_parameter_and_a_cell_that_may_fail(project):
     assert result.status == "passed", result.notebooks
 
 
+def test_a_verbose_run_shows_the_log_of_the_kernel_in_the_terminal(project, monkeypatch, capsys):
+    code = "import logging, workbench\nfrom workbench.base import logs\nlogs.configure()\n"
+    write(
+        project, "10_outbox/11_a.ipynb", f"{code}logging.getLogger('workbench.x').info('batch 1')"
+    )
+    monkeypatch.setenv("WORKBENCH_LOG", "info")
+    assert runner.run(["10_outbox"]).status == "passed"
+    assert re.search(r"(?m)INFO workbench.x: batch 1$", capsys.readouterr().out)
+
+
 @pytest.mark.parametrize(
     "content", ["", "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> b\n", "[]", "{}", "\udcff"]
 )

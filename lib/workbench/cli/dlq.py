@@ -10,7 +10,7 @@ import typer
 
 from ..base import LakeError, WorkbenchError, World, files
 from ..base.terminal import echo, escape_unprintable
-from .options import WORLD, YES, open_world
+from .options import WORLD, YES, confirm, open_world
 
 app = typer.Typer(
     no_args_is_help=True, help="Show messages that could not be decoded, and replay them."
@@ -42,38 +42,27 @@ def show(
     from ..topic import dlq
 
     loaded = open_world(world)
+    found: Any
     if "/" in topic:
-        _show_files(loaded, topic, limit)
-        return
-    rows = dlq.read(loaded, topic)
-    if len(rows) and not any(rows["topic"]):
-        raise LakeError(
-            f"the messages of topic {topic} are no dead letters",
-            expected="a topic that `workbench dlq list` names",
-        )
-    for row in rows.head(limit).itertuples():
-        replayed = ", replayed or left out" if row.replayed else ""
-        echo(f"offset {row.offset}{replayed}: {row.reason!r}")
-        for name, value in (*row.headers, ("key", row.key), ("value", row.value)):
-            echo(f"    {escape_unprintable(name)}: {value!r:.400}")
-    echo(f"{min(limit, len(rows))} of {len(rows)} dead letters")
-
-
-def _show_files(world: World, folder: str, limit: int) -> None:
-    """Show the dead letters of a folder in the lake.
-
-    Raises:
-        LakeError: it has none.
-    """
-    from ..topic import dlq
-
-    records = dlq.read_files(dlq.folder_uri(world, folder))
-    if not records:
-        raise _nothing_found(folder)
-    for record in records[:limit]:
-        echo(f"{escape_unprintable(dlq.describe_origin(record))}: {record['reason']!r}")
-        echo(f"    {_decode_text(world, record.get('text'))!r:.2000}")
-    echo(f"{min(limit, len(records))} of {len(records)} dead letters")
+        found = dlq.read_files(dlq.folder_uri(loaded, topic))
+        if not found:
+            raise _nothing_found(topic)
+        for record in found[:limit]:
+            echo(f"{escape_unprintable(dlq.describe_origin(record))}: {record['reason']!r}")
+            echo(f"    {_decode_text(loaded, record.get('text'))!r:.2000}")
+    else:
+        found = dlq.read(loaded, topic)
+        if len(found) and not any(found["topic"]):
+            raise LakeError(
+                f"the messages of topic {topic} are no dead letters",
+                expected="a topic that `workbench dlq list` names",
+            )
+        for row in found.head(limit).itertuples():
+            replayed = ", replayed or left out" if row.replayed else ""
+            echo(f"offset {row.offset}{replayed}: {row.reason!r}")
+            for name, value in (*row.headers, ("key", row.key), ("value", row.value)):
+                echo(f"    {escape_unprintable(name)}: {value!r:.400}")
+    echo(f"{min(limit, len(found))} of {len(found)} dead letters")
 
 
 def _decode_text(world: World, text: Any) -> Any:
@@ -110,8 +99,7 @@ def remove(
         raise _nothing_found(folder)
     for reason, count in reasons.items():
         echo(f"{count} with the reason {reason!r}")
-    if not yes:
-        typer.confirm("Remove these dead letters?", default=False, abort=True)
+    confirm("Remove these dead letters?", yes)
     for file in listed:
         files.remove(file)
     echo(f"dead letters removed: {sum(reasons.values())}")

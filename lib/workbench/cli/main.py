@@ -29,7 +29,7 @@ from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from . import dlq, failures, operate, own, source
-from .options import WORLD, YES, open_world, parse_key_values, print_findings
+from .options import WORLD, YES, confirm, open_world, parse_key_values, print_findings
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -265,9 +265,8 @@ def clean(yes: bool = YES) -> None:
     folders = [f for f in (paths.state_dir(), paths.ROOT / "runs") if f.is_dir()]
     if not folders:
         echo("there is nothing to remove")
-    elif not yes:
-        names = " and ".join(map(str, folders))
-        typer.confirm(f"Remove {names}?", default=False, abort=True)
+    else:
+        confirm(f"Remove {' and '.join(map(str, folders))}?", yes)
     for folder in folders:
         shutil.rmtree(folder)
 
@@ -343,7 +342,7 @@ def _confirm_stopping_run(pids: list[str], yes: bool) -> None:
             "wait until it is complete, or pass --yes",
             "yellow",
         )
-        typer.confirm("End the run?", default=False, abort=True)
+        confirm("End the run?", yes)
 
 
 def _report_run(result: run_record.RunRecord) -> typer.Exit:
@@ -366,7 +365,3 @@ def _print_status(rows: list[process.Status]) -> None:
         if row.detail and row.state != "up":
             echo(f"    {row.detail}", color)
     echo(f"{sum(row.memory_mb or 0 for row in rows):,.0f} MB in total")
-
-
-if __name__ == "__main__":
-    main()

@@ -9,7 +9,7 @@ import typer
 
 from ..base import WorkbenchError
 from ..base.terminal import echo
-from .options import WORLD, YES, open_world
+from .options import WORLD, YES, confirm, open_world
 
 app = typer.Typer()
 COLORS = {"green": "green", "amber": "yellow", "red": "red"}
@@ -104,7 +104,6 @@ def recapture(
     for kind, names in operate.resources_to_remove(loaded, flow).items():
         if names:
             echo(f"{kind}: {', '.join(names)}")
-    if not yes:
-        typer.confirm("Remove these, and capture the tables anew?", default=False, abort=True)
+    confirm("Remove these, and capture the tables anew?", yes)
     if not all(result.is_equal for result in operate.recapture(loaded, flow, echo)):
         raise typer.Exit(1)

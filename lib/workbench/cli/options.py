@@ -19,6 +19,12 @@ def open_world(name: str) -> params.World:
     return world
 
 
+def confirm(question: str, yes: bool) -> None:
+    """Ask a question before something is removed, unless the answer was given by --yes."""
+    if not yes:
+        typer.confirm(question, default=False, abort=True)
+
+
 def parse_key_values(arguments: list[str], option: str) -> dict[str, str]:
     """Return the values of a repeated option of the form name=value.
 

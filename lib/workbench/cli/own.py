@@ -8,7 +8,7 @@ from typing import Optional
 import typer
 
 from ..base.terminal import echo
-from .options import WORLD, YES, open_world
+from .options import WORLD, YES, confirm, open_world
 
 app = typer.Typer()
 FLOW = typer.Argument(..., help="Name of the flow, by default that of its source.")
@@ -104,6 +104,5 @@ def forget(
     parts = {"topics and lake tables of": tables} if tables else own.remaining(loaded, flow)
     for kind, names in parts.items():
         echo(f"{kind}: {', '.join(names)}")
-    if not yes:
-        typer.confirm("Remove this?", default=False, abort=True)
+    confirm("Remove this?", yes)
     own.forget(loaded, flow, *(tables or ()))

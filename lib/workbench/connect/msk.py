@@ -253,9 +253,11 @@ class MskConnect(Connect):
             **params: parameters of the operation.
 
         Raises:
-            ConnectorError: the operation failed, or was rolled back.
+            ConnectorError: the operation failed, or was rolled back; or the connector was deleted meanwhile.
         """
         connector = self._describe_stable(name)
+        if not connector:
+            raise ConnectorError(f"there is no connector {name!r} any more", location=self.location)
         if operation == "update_connector":
             params["currentVersion"] = connector["currentVersion"]
         response = self._call(operation, connectorArn=connector["connectorArn"], **params)

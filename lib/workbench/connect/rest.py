@@ -165,8 +165,32 @@ class KafkaConnect(Connect):
             ConnectorError: the response is an error.
             StackError: Kafka Connect or Kafka is down, or does not respond.
         """
+
+        def request() -> list[requests.Response]:
+            try:
+                response = http.call(
+                    "Kafka Connect",
+                    method,
+                    self.location.rstrip("/") + path,
+                    body,
+                    auth=self.world.connect.auth,
+                    retry_statuses=(),
+                    timeout=timeout,
+                )
+            except (
+                StackError,
+                ParamsError,
+            ) as e:  # a stack that was never started has no password yet
+                raise self._service_lost_error() or e from None
+            is_busy = response.status_code in BUSY_STATUSES
+            # Connect stores its state in Kafka: without Kafka its requests fail
+            lost_error = (is_busy or response.status_code >= 500) and self._service_lost_error()
+            if lost_error:
+                raise lost_error
+            return [] if is_busy else [response]
+
         (response,) = wait_until(
-            lambda: self._request(method, path, body, timeout),
+            request,
             f"Kafka Connect to accept {method} {path}",
             interval=0.5,
             is_transient=lambda e: False,
@@ -176,33 +200,15 @@ class KafkaConnect(Connect):
             return response.json() if response.content else None
         if response.status_code == 404 and none_if_missing:
             return None
-        raise _response_error(f"{method} {path}", response)
-
-    def _request(
-        self, method: str, path: str, body: Any, timeout: float
-    ) -> list[requests.Response]:
-        """Send one request, and return its response; nothing if Connect is busy.
-
-        Connect stores its state in Kafka, so without Kafka its requests fail.
-        """
         try:
-            url, auth = self.location.rstrip("/") + path, self.world.connect.auth
-            response = http.call(
-                "Kafka Connect",
-                method,
-                url,
-                body,
-                auth=auth,
-                retry_statuses=(),
-                timeout=timeout,
-            )
-        except (StackError, ParamsError) as e:  # a stack that was never started has no password yet
-            raise self._service_lost_error() or e from None
-        is_busy = response.status_code in BUSY_STATUSES
-        lost_error = self._service_lost_error() if is_busy or response.status_code >= 500 else None
-        if lost_error:
-            raise lost_error
-        return [] if is_busy else [response]
+            reason = response.json()["message"]
+        except (ValueError, KeyError):
+            reason = response.text[:300]
+        raise ConnectorError(
+            f"Connect responds with status {response.status_code}: {reason}",
+            location=f"{method} {path}",
+            hint=validation.likely_causes(reason),
+        )
 
     def _service_lost_error(self) -> Optional[StackError]:
         """Return the error for a Connect or Kafka that is down."""
@@ -218,16 +224,3 @@ def _path(name: str) -> str:
 def _part_status(response: dict[str, Any]) -> PartStatus:
     error = validation.summarize_stacktrace(response.get("trace", ""))
     return {"state": response["state"], "worker": response.get("worker_id", ""), "error": error}
-
-
-def _response_error(request: str, response: requests.Response) -> ConnectorError:
-    """Return the error for a response of Connect with an error status."""
-    try:
-        reason = response.json()["message"]
-    except (ValueError, KeyError):
-        reason = response.text[:300]
-    return ConnectorError(
-        f"Connect responds with status {response.status_code}: {reason}",
-        location=request,
-        hint=validation.likely_causes(reason),
-    )

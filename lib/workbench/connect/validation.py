@@ -17,7 +17,6 @@ from .configs import (
 
 # of a ParsingException; the innermost cause has another message without the statement
 UNKNOWN_STATEMENT = re.compile(r"with the statement '(.+?)'\s*\n", re.DOTALL)
-MAX_STATEMENT_CHARS = 1000
 
 
 class PartStatus(TypedDict):
@@ -157,17 +156,17 @@ def require_root_publication(world: World, name: str, config: dict[str, str]) ->
     server = config.get("database.hostname"), config.get("database.port")
     if not publication or server != (world.postgres.host, str(world.postgres.port)):
         return
-    database, captured = config.get("database.dbname"), []
-    # a list of regular expressions of Java, which has some that Python lacks
-    pattern = re.sub(r"\s*,\s*", "|", config.get("table.include.list", "").strip())
-    with contextlib.suppress(SourceError, StackError, re.error):
+    database, captured = config.get("database.dbname"), set()
+    with contextlib.suppress(SourceError, StackError):
         published = postgres.tables_published_by_partition(world, database)
         tables = published[published["publication"] == publication]["table"]
-        captured = [table for table in tables if re.fullmatch(pattern, table, re.I)]
+        for pattern in config.get("table.include.list", "").split(","):
+            with contextlib.suppress(re.error):  # Java has expressions that Python lacks
+                captured |= {t for t in tables if re.fullmatch(pattern.strip(), t, re.I)}
     if captured:
         raise ConnectorError(
             f"connector {name!r} is rejected; nothing was deployed: publication {publication} "
-            f"publishes the changes of {', '.join(captured)} under the names of the partitions, "
+            f"publishes the changes of {', '.join(sorted(captured))} under the names of the partitions, "
             "and table.include.list would drop them",
             location=f"publication.name: {publication}, database {database}",
             expected="publish_via_partition_root = true",
@@ -209,7 +208,7 @@ def summarize_stacktrace(trace: str) -> str:
     """
     unknown = UNKNOWN_STATEMENT.search(trace)
     if unknown:
-        return f"Debezium cannot parse the statement {unknown[1][:MAX_STATEMENT_CHARS]}"
+        return f"Debezium cannot parse the statement {unknown[1][:1000]}"
     lines = [line.strip() for line in trace.strip().splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     # the error for a lost offset contains the whole internal state

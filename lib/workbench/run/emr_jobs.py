@@ -6,9 +6,11 @@ archive of the library with its packages, which Spark unpacks.
 
 import math
 import re
+from functools import partial
 from typing import Any, Callable, Sequence
 
-from ..base import StackError, World, aws, files
+from ..base import StackError, World, aws
+from ..base.paths import parse_s3_uri
 from ..base.wait import stop_on_signal
 from ..spark import emr
 
@@ -52,16 +54,20 @@ def run(
             progress(f"{name}: {job['state']}")
         return job["state"] in FINAL_STATES
 
+    wait = partial(aws.wait, description=name, timeout=math.inf, interval=5)
     with stop_on_signal() as stop_event:
         try:
-            _wait(lambda: stop_event.is_set() or is_over(), name)
+            wait(lambda: stop_event.is_set() or is_over())
             if job["state"] not in FINAL_STATES:
                 progress(f"{name} is stopped …")
                 grace = {"shutdownGracePeriodInSeconds": GRACE_SECONDS}
                 _call(world, "cancel_job_run", **ids, **grace)
-                _wait(is_over, name)
+                wait(is_over)
         except StackError:
-            progress(f"{name} was left in state {job['state']}")
+            progress(
+                f"{name} was left in state {job['state']}; to end it: aws emr-serverless cancel-job-run "
+                f"--application-id {ids['applicationId']} --job-run-id {ids['jobRunId']} --region {world.region}"
+            )
             raise
     if stop_event.is_set() and job["state"] == "CANCELLED":
         return 0 if continuous else 130
@@ -74,10 +80,6 @@ def run(
     return 0
 
 
-def _wait(condition: Callable[[], bool], job: str) -> None:
-    aws.wait(condition, job, timeout=math.inf, interval=5)
-
-
 def _start(world: World, arguments: Sequence[str], continuous: bool) -> dict[str, str]:
     """Start a job, and return the parameters that identify it.
 
@@ -88,12 +90,16 @@ def _start(world: World, arguments: Sequence[str], continuous: bool) -> dict[str
     application = aws.parameter(world.region, deployment, "spark/application")
     role = aws.parameter(world.region, deployment, "spark/role")
     script = f"{root}/{JOB_SCRIPT}"
-    if files.read_text(script) is None:
+    try:
+        aws.call(world.region, "s3", "head_object", Bucket=parse_s3_uri(root)[0], Key=JOB_SCRIPT)
+    except StackError as e:
+        if aws.error_code(e) != "404":
+            raise
         raise StackError(
             "the library is not in the bucket",
             location=script,
             hint=f"deploy/publish.sh --world {world.name}",
-        )
+        ) from None
     job_run = _call(
         world,
         "start_job_run",

@@ -9,6 +9,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Optional
 
 from jupyter_client.manager import AsyncKernelManager
@@ -107,6 +108,7 @@ def execute_notebook(
     values: dict[str, Any],
     timeout: float = 600,
     on_cell: Callable[[int, list[Any]], None] = lambda index, cells: None,
+    on_stderr: Callable[[str], object] = str,
 ) -> ExecutionResult:
     """Execute a notebook; the working directory is the folder of the notebook.
 
@@ -115,6 +117,8 @@ def execute_notebook(
         values: {parameter: value}, injected below the parameters cell as papermill does.
         timeout: seconds for the whole notebook.
         on_cell: called before each cell, with its index and the list of all cells.
+        on_stderr: called with what the notebook writes to standard error, while it does; by default
+            nothing comes of it.
 
     Returns:
         The result. The error of a cell is in its outputs. `reason` has any other failure: a timeout,
@@ -141,6 +145,7 @@ def execute_notebook(
             progress_bar=False,
             kernel_manager_class=_KernelManager,
             on_cell_start=on_cell_start,
+            stderr_file=SimpleNamespace(write=on_stderr, flush=lambda: None),
             shutdown_kernel="immediate",  # a graceful shutdown waits five seconds for a busy kernel
             timeout_func=remaining_seconds,
             resources={"metadata": {"path": str(path.parent)}},

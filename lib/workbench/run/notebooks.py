@@ -136,16 +136,20 @@ def chains(*tracks: str) -> Any:
     Args:
         tracks: such as `20_query_based_cdc`; by default all tracks of chains.yaml.
     """
-    import jinja2
     from IPython.display import HTML
 
-    folder = Path(__file__).parent
-    definitions = yaml.safe_load((folder / "chains.yaml").read_text(encoding="utf-8"))
-    template = jinja2.Template(
-        (folder / "chains.svg.j2").read_text(encoding="utf-8"), autoescape=True
-    )
+    definitions = yaml_files.load(Path(__file__).with_name("chains.yaml"))
     rows = [{**definitions[track], "number": number(track)} for track in tracks or definitions]
-    return HTML(f"<div style='max-width:960px'>{template.render(tracks=rows)}</div>")
+    return HTML(f"<div style='max-width:960px'>{render('chains.svg.j2', tracks=rows)}</div>")
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a page or drawing of a template in the folder of this module; values are escaped."""
+    import jinja2  # `workbench down` runs without it
+
+    text = Path(__file__).with_name(template).read_text(encoding="utf-8")
+    page = jinja2.Template(text, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return str(page.render(values))
 
 
 # ---- parameters

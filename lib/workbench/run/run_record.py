@@ -22,18 +22,9 @@ from ..base import params, paths, secrets, wait
 from ..stack.artifacts import versions
 from . import notebooks
 
-TEMPLATE = Path(__file__).with_name("report.html.j2")
-RECORDED_PACKAGES = [
-    "pyspark",
-    "hudi",
-    "pandas",
-    "pyarrow",
-    "numpy",
-    "confluent-kafka",
-    "psycopg",
-    "matplotlib",
-    "papermill",
-]
+RECORDED_PACKAGES = (
+    "pyspark hudi pandas pyarrow numpy confluent-kafka psycopg matplotlib papermill".split()
+)
 
 
 class NotebookEntry(BaseModel):
@@ -256,17 +247,12 @@ def checkout_commit() -> Optional[str]:
 # ---- the report
 
 
-def write_report(run_dir: Path) -> Path:
+def write_report(run_dir: Path) -> None:
     """Write report.html next to run.json, as one file without references to other files.
 
     Args:
         run_dir: folder of the run, with run.json and the executed notebooks.
-
-    Returns:
-        The path of the report.
     """
-    import jinja2  # here, and nbformat below: `workbench down` runs without them
-
     record = json.loads((run_dir / "run.json").read_text(encoding="utf-8"))
     arguments = [*record["targets"], "--world", record["world"]]
     for name, value in record["parameters"].items():
@@ -274,18 +260,14 @@ def write_report(run_dir: Path) -> Path:
     for number, entry in enumerate(record["notebooks"], 1):
         entry["anchor"] = f"notebook-{number}"
         entry["pictures"] = _pictures(run_dir / "notebooks" / entry["path"])
-    template = jinja2.Template(
-        TEMPLATE.read_text(encoding="utf-8"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    page = template.render(
+    page = notebooks.render(
+        "report.html.j2",
         run=record,
         folder=run_dir.name,
         arguments=" ".join(arguments),
         plain=notebooks.strip_markdown,
     )
-    target = run_dir / "report.html"
-    target.write_text(page, encoding="utf-8")
-    return target
+    (run_dir / "report.html").write_text(page, encoding="utf-8")
 
 
 def _pictures(path: Path) -> list[dict[str, str]]:
@@ -295,7 +277,7 @@ def _pictures(path: Path) -> list[dict[str, str]]:
         image (base64), caption (the heading above the picture), and title: the alternative text,
         which `draw.Picture` stores beside the image as its text form.
     """
-    import nbformat
+    import nbformat  # `workbench down` runs without it
 
     if not path.is_file():
         return []

@@ -13,6 +13,7 @@ passes through run_record.mask_secrets.
 """
 
 import contextlib
+import os
 import time
 from functools import partial
 from pathlib import Path
@@ -75,7 +76,7 @@ def run(
 
     def echo(text: str) -> None:
         if progress:
-            terminal.echo(run_record.mask_secrets(text))
+            terminal.echo(run_record.mask_secrets(text).rstrip())
 
     params.activate(loaded)
     with _run_lock(), wait.stop_on_signal(raise_interrupt=True):
@@ -104,21 +105,26 @@ def _execution(world: params.World, executor: str, timeout: float, echo: Echo) -
     """Return the function that executes a notebook."""
     if executor == "emr-notebook":
         return partial(emr_notebook.execute_notebook, world, timeout=timeout)
-    return partial(execute_notebook, timeout=timeout, on_cell=partial(_report_section, echo))
+    return partial(
+        execute_notebook,
+        timeout=timeout,
+        on_cell=partial(_report_section, echo),
+        # with WORKBENCH_LOG a kernel writes its log below the cell
+        on_stderr=echo if os.environ.get("WORKBENCH_LOG") else str,
+    )
 
 
 def _run_lock() -> contextlib.AbstractContextManager[str]:
     """Hold the lock of this instance's runs; raise WorkbenchError if another run holds it."""
     lock = run_record.lock_file()
-
-    def on_locked(pid: str) -> errors.WorkbenchError:
-        return errors.WorkbenchError(
+    return wait.file_lock(
+        lock,
+        lambda pid: errors.WorkbenchError(
             "another run is active",
             location=f"process {pid} holds {lock}",
             hint=f"wait until it is done, or stop it: kill {pid}",
-        )
-
-    return wait.file_lock(lock, on_locked)
+        ),
+    )
 
 
 def _run_all(
