@@ -4,6 +4,8 @@ import hashlib
 import io
 import os
 import tarfile
+import threading
+import time
 import zipfile
 
 import pytest
@@ -123,6 +125,41 @@ def test_a_download_that_fails_is_named_leaves_no_part_of_a_file_and_goes_on(
     home.clear()
     artifacts.install(silent)
     assert sorted(home) == missing
+
+
+PROXIES = ["http://me:canary[x@h:1", "http://me:canary/x@h:1", "http://me:can^ary x@h:y", "http://"]
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_a_proxy_that_is_no_url_is_said_without_its_password(home, monkeypatch, proxy):
+    monkeypatch.setattr(http, "session", lambda url: artifacts.requests.Session())
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, proxy)
+    with pytest.raises(StackError, match="could not be fetched: .*HTTPS_PROXY is no URL") as error:
+        artifacts.install(silent)
+    assert "can" not in str(error.value).replace("cannot", "") and error.value.__cause__ is None
+
+
+def test_an_interrupted_install_ends_the_downloads_in_flight(home, monkeypatch):
+    started, chunks = threading.Event(), []
+
+    def endless(*_):
+        while len(chunks) < 500:
+            started.set()
+            chunks.append(b"jar")
+            time.sleep(0.01)
+            yield b"jar"
+
+    def interrupted(pool, function, items):
+        pool.submit(function, items[0])
+        started.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(artifacts.requests.Response, "iter_content", endless)
+    monkeypatch.setattr(artifacts.ThreadPoolExecutor, "map", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        artifacts.install(silent)
+    assert len(chunks) < 500 and not [*artifacts.LIB.rglob("*.jar")]
 
 
 def test_a_full_disk_is_said(home, monkeypatch, capsys):

@@ -121,3 +121,6 @@ def test_the_files_of_a_folder_come_in_one_jar_which_is_made_once(scratch, tmp_p
     assert cds.jar_of(folder) == jar and jar.stat().st_mtime_ns == created
     (folder / "a.xml").write_text("<bc/>")
     assert cds.jar_of(folder) != jar
+    cds.FOLDER = scratch / "file"  # the fixture restores it
+    cds.FOLDER.touch()
+    assert cds.jar_of(folder) == folder, "without a jar Spark starts as usual"

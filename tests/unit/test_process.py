@@ -303,6 +303,17 @@ def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
     assert process.stop("web") and process.port_owner(port_of(web)) is None
 
 
+def test_orphans_are_killed_and_the_end_of_each_is_awaited(make, monkeypatch):
+    """An exiting process loses its marker before it frees its ports."""
+    web = make()
+    process.start(web, WORLD)
+    orphan = process.running_process("web")
+    found = iter([[orphan]])  # once: then it has lost the marker
+    monkeypatch.setattr(process, "_find_orphans", lambda name: next(found, []))
+    assert process.kill_orphans("web") and gone(orphan.pid)
+    assert not process.kill_orphans("web")
+
+
 def test_instances_with_a_living_service_are_told(make):
     assert pidfiles.running_instances() == set()
     process.start(make(), WORLD)
@@ -369,6 +380,18 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
         and process.running_process("web").pid != second
     )
     assert lines[0].startswith("web") and " restarted " in lines[0]
+
+
+def test_none_is_stopped_that_could_not_start_again(make, monkeypatch):
+    first, world, taken = make(), params.load("local"), make()
+    monkeypatch.setattr(services, "SERVICES", {"web": first})
+    stack.ensure_running(world, "web")
+    pid = process.running_process("web").pid
+    with socket.create_server(("127.0.0.1", port_of(taken))):
+        monkeypatch.setattr(services, "SERVICES", {"web": taken})
+        with pytest.raises(StackError, match=f"port {port_of(taken)} is taken"):
+            stack.up(world, ["web"])
+    assert process.running_process("web").pid == pid and answers(port_of(first))
 
 
 def test_jars_are_fetched_before_anything_starts(make, monkeypatch):
@@ -605,6 +628,17 @@ def test_a_failed_initialization_reports_only_stderr(tmp_path, monkeypatch):
     assert error.value.location == "the cause"
 
 
+def test_root_whose_initialization_fails_is_told_the_capabilities(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    monkeypatch.setattr(databases.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(databases.os, "chown", lambda *arguments: None)
+    monkeypatch.setattr(databases, "as_nobody", lambda command: command)
+    monkeypatch.setattr(databases, "_traversal_capability", lambda: "dac_override")
+    with pytest.raises(StackError, match="false failed") as error:
+        databases._init_data_dir("db", "MARK", lambda folder: ["false"], "")
+    assert "--cap-add=DAC_OVERRIDE --cap-add=SETPCAP" in error.value.hint
+
+
 def test_root_without_setpriv_is_told_so(tmp_path, monkeypatch):
     """Also on a system without /proc, where the capabilities cannot be read."""
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
@@ -714,7 +748,7 @@ def test_connect_comes_with_the_services_on_demand_of_its_connectors(make, monke
         process, "start", lambda service, world: started.append(service.name) or "started"
     )
     configs = {"a": {"info": {"config": {"database.port": str(world.mysql.port)}}}}
-    answer = SimpleNamespace(text=json.dumps(configs))
+    answer = SimpleNamespace(text=json.dumps(configs), ok=True)
     monkeypatch.setattr(lifecycle.http, "call", lambda *_, **__: answer)
     monkeypatch.setattr(secrets, "ensure", lambda names: None)
     for needed in ("mariadb", "apicurio"):
@@ -722,6 +756,9 @@ def test_connect_comes_with_the_services_on_demand_of_its_connectors(make, monke
         lifecycle._start(world, ["connect"])
         assert sorted(started) == sorted(["connect", needed])
         answer.text = f'{{"value.converter.apicurio.registry.url":"{world.registry.url}/apis"}}'
+    answer.ok, answer.status_code = False, 401  # that is no list of connectors
+    with pytest.raises(StackError, match="does not list its connectors: status 401"):
+        lifecycle._start(world, ["connect"])
 
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):

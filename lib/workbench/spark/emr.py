@@ -84,7 +84,7 @@ def session_name(world: World) -> str:
 def open_channel(
     world: World, options: list[tuple[str, Any]], progress: Callable[[str], None] = print
 ) -> "Channel":
-    """Return the channel to this user's session. A missing session is started.
+    """Return the channel to this user's session. A missing session is started, and ended if that fails.
 
     Args:
         world: the world of the application.
@@ -95,8 +95,15 @@ def open_channel(
         StackError: the session does not start (with EMR's reason), or AWS rejects a request.
     """
     sessions = live_sessions(world)
-    session_id = sessions[0]["sessionId"] if sessions else _start_session(world, progress)
-    return Channel(world, session_id, options)
+    if sessions:
+        return Channel(world, sessions[0]["sessionId"], options)
+    session_id = _start_session(world, progress)
+    try:
+        return Channel(world, session_id, options)
+    except BaseException:  # also Ctrl-C; else it would cost money until its idle timeout
+        with contextlib.suppress(StackError):
+            _call(world, "terminate_session", sessionId=session_id)
+        raise
 
 
 def live_sessions(world: World) -> list[dict[str, Any]]:

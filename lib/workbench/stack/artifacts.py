@@ -9,11 +9,14 @@ import contextlib
 import csv
 import hashlib
 import importlib.util
+import itertools
 import os
 import shutil
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
@@ -154,8 +157,13 @@ def install(progress: Progress = print, *optional: str) -> int:
         artifacts, needed = required(*optional), invalid(*optional)
         if needed:
             progress(f"fetching {len(needed)} of {len(artifacts)} files from Maven Central …")
+            stopped = threading.Event()
             with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
-                list(pool.map(_fetch, needed))
+                try:
+                    list(pool.map(partial(_fetch, stopped), needed))
+                except KeyboardInterrupt:
+                    stopped.set()  # the pool waits for the downloads in flight
+                    raise
         for artifact in artifacts:
             if artifact.service in ARCHIVE_SERVICES:
                 _unpack(artifact)
@@ -192,8 +200,12 @@ def _stamp_file(archive: Artifact) -> Path:
     return LIB / archive.name / ".sha256"
 
 
-def _fetch(artifact: Artifact) -> None:
+def _fetch(stopped: threading.Event, artifact: Artifact) -> None:
     """Fetch one file, and move it to its place if it is whole.
+
+    Args:
+        stopped: ends the download early when it is set.
+        artifact: the file.
 
     Raises:
         StackError: the file cannot be fetched, or its checksum is another one.
@@ -210,13 +222,17 @@ def _fetch(artifact: Artifact) -> None:
                 headers={"Accept-Encoding": "identity"},
             )
             response.raise_for_status()
-            file.writelines(response.iter_content(1 << 20))
-    except requests.RequestException as e:
+            chunks = response.iter_content(1 << 20)
+            file.writelines(itertools.takewhile(lambda chunk: not stopped.is_set(), chunks))
+    except (requests.RequestException, ValueError) as e:
+        # the text of an error about a URL has a part of the proxy's, which may be its password
+        is_invalid = isinstance(e, ValueError)
+        reason = f"{type(e).__name__}: HTTPS_PROXY is no URL" if is_invalid else e
         raise StackError(
-            f"{artifact.path.name} could not be fetched: {e}",
+            f"{artifact.path.name} could not be fetched: {reason}",
             location=artifact.url,
             hint="check the network, then run `make install` again: fetched files are kept",
-        ) from e
+        ) from None
     if _sha256(unchecked) != artifact.sha256:
         raise StackError(
             f"the checksum of the fetched file {artifact.path.name} is wrong",

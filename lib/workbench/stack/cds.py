@@ -120,8 +120,14 @@ def keep(scratch: Path) -> None:
 
 
 def jar_of(folder: Path) -> Path:
-    """Return a jar with the files of a folder, since CDS accepts no folder on a class path."""
+    """Return a jar with the files of a folder, since CDS accepts no folder on a class path.
+
+    If it cannot be written, the folder is returned: the service then starts without an archive.
+    """
     jar = _archive(folder.name, [], sorted(folder.iterdir())).with_suffix(".jar")
-    if not jar.exists():
-        os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
+    try:
+        if not jar.exists():
+            os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
+    except OSError:
+        return folder
     return jar

@@ -79,6 +79,9 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     cds.create_base_archive()
     started_at = time.monotonic()
     outdated = _outdated(world, names)
+    own_ports = {port for name in outdated for port in pidfiles.read(name)["ports"]}
+    for name in outdated:  # none is stopped that could not start again
+        process.require_free_ports(get_service(name), world, own_ports)
     _stop(outdated)
 
     def start(name: str) -> None:
@@ -100,11 +103,20 @@ def _used_by_connectors(world: World) -> list[str]:
     """Return the services started on demand whose port a deployed connector has.
 
     Without them its tasks would fail. Connect must be running.
+
+    Raises:
+        StackError: Connect does not list its connectors.
     """
     url = f"{world.connect.url}/connectors?expand=info"
-    configs = http.call("Kafka Connect", "GET", url, auth=world.connect.auth).text
+    response = http.call("Kafka Connect", "GET", url, auth=world.connect.auth)
+    if not response.ok:
+        raise StackError(
+            f"Kafka Connect does not list its connectors: status {response.status_code}",
+            location=url,
+            hint=f"read {process.log_file('connect')}; then run `workbench up` again",
+        )
     on_demand = [name for name in services.ON_DEMAND_SERVICES if has_service(world, name)]
-    return [name for name in on_demand if str(get_service(name).ports(world)[0]) in configs]
+    return [name for name in on_demand if str(get_service(name).ports(world)[0]) in response.text]
 
 
 def _outdated(world: World, names: list[str]) -> list[str]:
@@ -118,6 +130,7 @@ def ensure_running(world: World, *names: str) -> None:
     and activates the world (see `params.activate`) until another one is.
 
     Raises:
+        ParamsError: the environment sets a password that is not the instance's.
         StackError: a service cannot be started or reached, or the world refers to a resource that
             does not exist yet.
     """
@@ -127,6 +140,7 @@ def ensure_running(world: World, *names: str) -> None:
     if not world.stack.embedded:
         return
     _require_port_base(world)
+    secrets.validate_environment(services.SECRETS)
     selected = with_dependencies(world, names)
     world = world.base
     outdated = _outdated(world, selected)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Optional
+from typing import Collection, Optional
 
 import psutil
 
@@ -293,7 +293,7 @@ def start(service: Service, world: World) -> str:
             if running_process(service.name):
                 raise
     kill_orphans(service.name)
-    _require_free_ports(service, world)
+    require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
@@ -320,9 +320,15 @@ def _wait_ready(service: Service, world: World) -> None:
     )
 
 
-def _require_free_ports(service: Service, world: World) -> None:
-    """Raise StackError if another process has a port of a service."""
-    for port in service.ports(world):
+def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
+    """Raise StackError if another process has a port of a service.
+
+    Args:
+        service: the service that is about to start.
+        world: the world that it starts for.
+        ignored: ports of services that are stopped before this one starts.
+    """
+    for port in {*service.ports(world)}.difference(ignored):
         # A predecessor that has just died may not have freed its ports yet.
         with contextlib.suppress(WorkbenchError):
             wait_until(partial(_is_free, port), "", timeout=FREE_SECONDS, interval=0.05)
