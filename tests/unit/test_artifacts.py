@@ -4,8 +4,6 @@ import hashlib
 import io
 import os
 import tarfile
-import threading
-import time
 import zipfile
 
 import pytest
@@ -138,28 +136,6 @@ def test_a_proxy_that_is_no_url_is_said_without_its_password(home, monkeypatch, 
     with pytest.raises(StackError, match="could not be fetched: .*HTTPS_PROXY is no URL") as error:
         artifacts.install(silent)
     assert "can" not in str(error.value).replace("cannot", "") and error.value.__cause__ is None
-
-
-def test_an_interrupted_install_ends_the_downloads_in_flight(home, monkeypatch):
-    started, chunks = threading.Event(), []
-
-    def endless(*_):
-        while len(chunks) < 500:
-            started.set()
-            chunks.append(b"jar")
-            time.sleep(0.01)
-            yield b"jar"
-
-    def interrupted(pool, function, items):
-        pool.submit(function, items[0])
-        started.wait()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(artifacts.requests.Response, "iter_content", endless)
-    monkeypatch.setattr(artifacts.ThreadPoolExecutor, "map", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        artifacts.install(silent)
-    assert len(chunks) < 500 and not [*artifacts.LIB.rglob("*.jar")]
 
 
 def test_a_full_disk_is_said(home, monkeypatch, capsys):

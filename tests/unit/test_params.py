@@ -66,7 +66,7 @@ def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
     assert "mine.yaml: " in error.value.location and "byte 0xe9" in error.value.location
 
 
-STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_compiler: quick\n'
+STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n'
 REFERENCE = [
     "postgres.admin_password: ",
     "a password is always a reference",

@@ -35,22 +35,15 @@ def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
     )
 
 
-def spark_conf(world: World) -> dict[str, str]:
-    """Return the Spark settings for EMR.
-
-    They name EMR's Hudi, the jars of `deploy/publish.sh`, and Glue as the catalog.
-    """
-    values = world.spark.model_dump()
-    return {**load_conf("emr", root=world.lake.root, **values), **hudi_conf()}
-
-
 def serverless_conf(world: World) -> dict[str, str]:
     """Return the settings of a job or a session on EMR Serverless.
 
-    These are the settings of `spark_conf`, and the archive of the library with its packages.
+    They name EMR's Hudi, the jars of `deploy/publish.sh`, Glue as the catalog, and the archive of the
+    library with its packages.
     """
-    archive = load_conf("emr-serverless", root=world.lake.root, archive=ENVIRONMENT_ARCHIVE)
-    return {**spark_conf(world), **archive}
+    root = world.lake.root
+    archive = load_conf("emr-serverless", root=root, archive=ENVIRONMENT_ARCHIVE)
+    return load_conf("emr", root=root, **world.spark.model_dump()) | hudi_conf() | archive
 
 
 @contextlib.contextmanager

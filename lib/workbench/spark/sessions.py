@@ -124,20 +124,10 @@ def _configure(spark: SparkSession, world: World) -> SparkSession:
         configure_client(remote.client)
         if not world.manages("spark"):
             _require_same_version(spark)
-        _set_remotely(remote.client, session_conf())
-    else:
-        for key, value in session_conf().items():
-            spark.conf.set(key, value)
+    for key, value in session_conf().items():
+        spark.conf.set(key, value)
     adopt(spark, world)
     return spark
-
-
-def _set_remotely(client: Any, conf: dict[str, str]) -> None:
-    """Set the configuration of a session with one request; `conf.set` sends one for each setting."""
-    from pyspark.sql.connect import proto
-
-    pairs = [proto.KeyValue(key=key, value=value) for key, value in conf.items()]
-    client.config(proto.ConfigRequest.Operation(set=proto.ConfigRequest.Set(pairs=pairs)))
 
 
 def adopt(spark: Any, world: World) -> None:

@@ -95,13 +95,8 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
         return base
     scratch.mkdir(parents=True, exist_ok=True)
     new = scratch / archive.name
-    new.touch()  # so that `writes_archive` finds it
+    new.touch()  # so that `process.writes_archive` finds it
     return [*base, f"-XX:ArchiveClassesAtExit={new}"]
-
-
-def writes_archive(scratch: Path) -> bool:
-    """Return whether the service with this folder writes an archive when it ends, which takes some seconds."""
-    return any(scratch.glob("*.jsa"))
 
 
 def keep(scratch: Path) -> None:

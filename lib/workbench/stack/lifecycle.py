@@ -87,10 +87,9 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     def start(name: str) -> None:
         result = process.start(get_service(name), world)
         paths.store_port_base(world.stack.port_base)
-        notice = get_service(name).startup_notice if result == "started" else ""
         action = "restarted" if name in outdated else result
         seconds = time.monotonic() - started_at
-        progress(f"{name:<15} {action:<9} {seconds:5.1f} s  {notice}".rstrip())
+        progress(f"{name:<15} {action:<9} {seconds:5.1f} s")
 
     # Services start without waiting for their dependencies. Connect retries until Kafka is ready, and
     # loads its plugins meanwhile.
@@ -150,10 +149,6 @@ def ensure_running(world: World, *names: str) -> None:
     to_start = [n for n, is_ready in zip(selected, ready) if n in outdated or not is_ready]
     if to_start:
         up(world, to_start)
-    for name in to_start:
-        notice = get_service(name).startup_notice
-        if notice:
-            print(f"{name} was started: {notice}")
 
 
 def _check_unmanaged(world: World, names: Sequence[str]) -> list[Status]:
@@ -214,7 +209,7 @@ def status(world: World) -> list[Status]:
     """
     world = world.base
     external = [name for name in remote.service_names(world) if not world.manages(name)]
-    own = [*services.default_services(world), *services.ON_DEMAND_SERVICES, *pidfiles.names()]
+    own = [*services.DEFAULT_SERVICES, *services.ON_DEMAND_SERVICES, *pidfiles.names()]
     own = [
         name
         for name in dict.fromkeys(own)

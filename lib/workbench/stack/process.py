@@ -36,15 +36,8 @@ from .artifacts import CONF_DIR
 # a Spark Connect session sets variables that prevent a classic session from starting, and
 # PYTHONPATH may name another pyspark than the pinned one.
 STRIPPED_ENV_PREFIXES = (
-    "WORKBENCH_SECRET_",
-    "SPARK_",
-    "PYSPARK_",
-    "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-    "PG",
-    "PYTHONPATH",
-    "PYTHONHOME",
+    *"WORKBENCH_SECRET_ SPARK_ PYSPARK_ JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS".split(),
+    *"PG PYTHONPATH PYTHONHOME".split(),
 )
 # Set in the environment of every service: it identifies the process without a pid file.
 SERVICE_ID_ENV = "WORKBENCH_SERVICE"
@@ -70,7 +63,6 @@ class Service(ABC):
         name: its name, as in `workbench status`.
         depends_on: services that must run before this one.
         stop_signal: signal to the process group for a regular stop.
-        startup_notice: text for the user after a start.
         writes_own_log: whether the process writes and rotates its log file itself. Then its standard
             output has a second file.
     """
@@ -78,7 +70,6 @@ class Service(ABC):
     name: str
     depends_on: tuple[str, ...] = ()
     stop_signal = signal.SIGTERM
-    startup_notice = ""
     writes_own_log = False
 
     @abstractmethod
@@ -386,9 +377,9 @@ def _spawn(service: Service, world: World) -> None:
 
 
 def writes_archive(name: str) -> bool:
-    """Return whether a running service writes an archive of classes when it stops."""
+    """Return whether a running service writes an archive of classes when it stops, which takes some seconds."""
     # A service that is still starting has not loaded all classes of a start.
-    return cds.writes_archive(temp_dir(name)) and not down_reason(name)
+    return any(temp_dir(name).glob("*.jsa")) and not down_reason(name)
 
 
 def stop(name: str) -> bool:
