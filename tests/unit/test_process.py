@@ -307,8 +307,8 @@ def test_orphans_are_killed_and_the_end_of_each_is_awaited(make, monkeypatch):
     orphan = process.running_process("web")
     found = iter([[orphan]])  # once: then it has lost the marker
     monkeypatch.setattr(process, "_find_orphans", lambda name: next(found, []))
-    assert process.kill_orphans("web") and gone(orphan.pid)
-    assert not process.kill_orphans("web")
+    assert process.kill("web") and gone(orphan.pid)
+    assert not process.kill("web")
 
 
 def test_instances_with_a_living_service_are_told(make):
@@ -512,6 +512,7 @@ def written(tmp_path, monkeypatch):
     That is its command, environment and configuration.
     """
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    secrets.ensure(services.SECRETS)
     (tmp_path / "apicurio-registry-app").mkdir()
     (tmp_path / "lib").mkdir()
     for file in ("apicurio-registry-app/a-runner.jar", "a.jar", "lib/modules"):

@@ -67,8 +67,6 @@ class Secret:
         """Return MASK, so that logs and notebooks never show a secret."""
         return MASK
 
-    __str__ = __repr__
-
 
 def _variable_name(name: str) -> str:
     return "WORKBENCH_SECRET_" + name.replace(".", "_").upper()

@@ -116,7 +116,7 @@ def live_sessions(world: World) -> list[dict[str, Any]]:
 def _start_session(world: World, progress: Callable[[str], None]) -> str:
     progress("starting a Spark session on EMR Serverless: a minute or two …")
     conf = {"classification": "spark-defaults", "properties": serverless_conf(world)}
-    session_id: str = _call(
+    response = _call(
         world,
         "start_session",
         executionRoleArn=aws.parameter(world.region, world.stack.deployment, "spark/role"),
@@ -124,8 +124,8 @@ def _start_session(world: World, progress: Callable[[str], None]) -> str:
         idleTimeoutMinutes=IDLE_TIMEOUT_MINUTES,
         tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
         configurationOverrides={"runtimeConfiguration": [conf]},
-    )["sessionId"]
-    return session_id
+    )
+    return str(response["sessionId"])
 
 
 def _describe_state(session: dict[str, Any]) -> str:
@@ -182,10 +182,8 @@ class Channel(ChannelBuilder):
     def _renew_token(self) -> str:
         """Request a token, and return the session's endpoint."""
         response = _call(self.world, "get_session_endpoint", sessionId=self.session)
-        self._auth_token, self._token_expires_at = (
-            response["authToken"],
-            response["authTokenExpiresAt"],
-        )
+        self._auth_token = response["authToken"]
+        self._token_expires_at = response["authTokenExpiresAt"]
         return str(response["endpoint"])
 
     def end_reason(self) -> str:

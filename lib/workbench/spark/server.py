@@ -43,7 +43,7 @@ def server_conf(spark: Spark, tables: str, endpoint: str = "", region: str = "")
     """
     jars = artifacts.jars("spark")
     if endpoint:
-        jars = [*jars, *artifacts.jars("s3")]
+        jars += artifacts.jars("s3")
     is_local = spark.master.startswith("local")  # local-cluster, too
     class_path = list(jars)
     if is_local:
@@ -116,8 +116,8 @@ def main(arguments: dict[str, Any]) -> None:
     spark = Spark(**arguments["spark"])
     port = split_host_port(spark.url)[1]
     remove_incomplete_metastore(state_dir() / "data" / "metastore")
-    values = (arguments[name] for name in ("tables", "endpoint", "region"))
-    conf = SparkConf().setAll(list(server_conf(spark, *values).items()))
+    values = server_conf(spark, arguments["tables"], arguments["endpoint"], arguments["region"])
+    conf = SparkConf().setAll(list(values.items()))
     with environment.replaced("SPARK_HOME", str(create_spark_home())):
         session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm: Any = session._jvm

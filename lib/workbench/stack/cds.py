@@ -53,14 +53,9 @@ def create_base_archive() -> None:
         return
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         scratch = ensure_private_dir(FOLDER) / f"java.{os.getpid()}"
+        dump = ["-XX:+UseSerialGC", "-Xshare:dump", f"-XX:SharedArchiveFile={scratch}"]
         java = artifacts.java_home() / "bin" / "java"
-        command = [
-            str(java),
-            "-XX:+UseSerialGC",
-            "-Xshare:dump",
-            f"-XX:SharedArchiveFile={scratch}",
-        ]
-        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run([java, *dump], check=True, capture_output=True)
         _store(scratch, base)
 
 

@@ -122,15 +122,10 @@ def _check_files(*optional: str) -> Finding:
 def _check_ports(world: World) -> list[Finding]:
     names = [*services.default_services(world), *filter(world.manages, services.ON_DEMAND_SERVICES)]
     ports = [(name, port) for name in names for port in services.SERVICES[name].ports(world)]
-    held = {
-        f"port {port} ({name})": process.port_owner(port)
-        for name, port in ports
-        if not process.running_process(name)
-    }
     conflicts = [
-        Finding(subject, f"held by {owner}", process.PORT_HINT)
-        for subject, owner in held.items()
-        if owner
+        Finding(f"port {port} ({name})", f"held by {owner}", process.PORT_HINT)
+        for name, port in ports
+        if not process.running_process(name) and (owner := process.port_owner(port))
     ]
     numbers = ", ".join(str(port) for _, port in ports)
     return conflicts or [Finding("ports", f"{numbers} are free or used by this instance")]

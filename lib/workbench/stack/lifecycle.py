@@ -6,9 +6,6 @@ keeps the port base that it was created with. Of a service that is not managed, 
 these functions check that it can be reached (see `remote`), and start nothing.
 """
 
-import contextlib
-import os
-import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, ContextManager, Iterable, Optional, Sequence, TypeVar
@@ -73,8 +70,7 @@ def up(
 
 def _start(world: World, names: list[str], progress: Progress = lambda text: None) -> None:
     """Start these services in parallel. The caller holds the lock."""
-    s3_key = [services.S3_KEY] if "s3" in names else []
-    secrets.ensure([*services.SECRETS, *s3_key])  # at once: several services read the key
+    secrets.ensure(services.SECRETS)
     tls.ensure()
     cds.create_base_archive()
     started_at = time.monotonic()
@@ -187,19 +183,6 @@ def _stop(names: list[str], progress: Progress = lambda text: None) -> list[str]
     for name in stopped:
         progress(f"{name} stopped")
     return stopped
-
-
-def kill(name: str) -> None:
-    """Kill all processes of a service, as a crash would, and wait for their end; for lessons and tests.
-
-    The process that the pid file names may be the parent of the one that works: Spark's is Python,
-    and its child a JVM. PostgreSQL's backends have process groups of their own.
-    """
-    running = process.running_process(name)
-    if running:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
-    process.kill_orphans(name)
 
 
 def status(world: World) -> list[Status]:

@@ -283,7 +283,7 @@ def start(service: Service, world: World) -> str:
             # A process that was killed a moment ago may end during the wait: start a new one.
             if running_process(service.name):
                 raise
-    kill_orphans(service.name)
+    kill(service.name)
     require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
@@ -394,7 +394,7 @@ def stop(name: str) -> bool:
             os.killpg(process.pid, pidfiles.read(name)["stop_signal"])
         seconds = STOP_SECONDS + ARCHIVE_SECONDS * archives
         alive = psutil.wait_procs([process, *_find_orphans(name)], timeout=seconds)[1]
-    had_orphans = kill_orphans(name)
+    had_orphans = kill(name)
     if archives and not alive:
         cds.keep(temp_dir(name))
     pidfiles.pid_file(name).unlink(missing_ok=True)
@@ -402,11 +402,12 @@ def stop(name: str) -> bool:
     return process is not None or had_orphans
 
 
-def kill_orphans(name: str) -> bool:
-    """Kill the remaining processes of a service.
+def kill(name: str) -> bool:
+    """Kill all processes of a service, as a crash would, and wait for their end.
 
     Examples are a process that ignores its stop signal, the backends of a PostgreSQL that was killed
-    by SIGKILL, and a process without a pid file, because its starter was killed.
+    by SIGKILL, the JVM of a Spark whose Python was killed, and a process without a pid file, because its
+    starter was killed.
 
     Returns:
         Whether there was any process.
@@ -446,13 +447,13 @@ def _find_orphans(name: str) -> list[psutil.Process]:
     ]
 
 
-def log_tail(name: str, lines: int = 12) -> str:
+def log_tail(name: str) -> str:
     """Return the last lines of a service's log and of its standard output, for an error."""
     return "\n".join(
         f"    | {line[:200]}"
         for file in (log_file(name), stdout_file(name))
         if file.is_file()
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines()[-12:]
     )
 
 

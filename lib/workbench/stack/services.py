@@ -36,13 +36,14 @@ S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"
 KAFKA_CLUSTER_ID = "d29ya2JlbmNoLWxha2VzYQ"
 DEFAULT_SERVICES = ("postgres", "kafka", "connect", "s3", "spark")
 ON_DEMAND_SERVICES = ("apicurio", "mariadb")  # started by the notebooks that need them
-# passwords of an instance
+# passwords and keys of an instance
 SECRETS = (
     "postgres.admin",
     "postgres.replication",
     "mysql.admin",
     "mysql.replication",
     "connect.admin",
+    S3_KEY,
 )
 # Maximum size of a Java service's log file in bytes. The databases' logs are small and not limited.
 LOG_SIZE = 10 << 20
@@ -300,7 +301,7 @@ class S3(Service):
         return {"INITIAL_NO_AUTH_ACTION_COUNT": "0"}  # read when moto is imported
 
     def initialize(self, world: World) -> None:
-        """Create the key, and say what a start means."""
+        """Write the credentials file, and say what a start means."""
         _s3_environment(world)
         print("s3 was started: it holds the lake in memory: the lake is empty now")
 
@@ -314,12 +315,8 @@ class S3(Service):
 
 
 def _s3_environment(world: World) -> dict[str, str]:
-    """Return the environment for access to a lake in S3.
-
-    The key of the embedded endpoint is created at the first call.
-    """
+    """Write the credentials file of the embedded endpoint, and return the environment for a lake in S3."""
     if world.uses_embedded_s3:
-        secrets.ensure([S3_KEY])
         secrets.write_s3_credentials(S3_KEY_ID, secrets.read()[S3_KEY])
     return {name: value for name, value in params.lake_variables(world).items() if value}
 
