@@ -241,6 +241,17 @@ def test_no_proxy_leads_to_loopback(stated, plain, grpc):
     assert [*stated] == ["no_proxy", "NO_PROXY", "no_grpc_proxy"]
 
 
+@pytest.mark.parametrize("text", ["", "2140x"])
+def test_a_damaged_port_base_is_named(monkeypatch, tmp_path, text):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    paths.store_port_base(22400)
+    paths.store_port_base(23400)
+    assert paths.stored_port_base() == 22400, "the first one stays"
+    paths.port_base_file().write_text(text)
+    with pytest.raises(ParamsError, match="(?s)port base .* is no number.*port_base.*write"):
+        paths.stored_port_base()
+
+
 def test_instances_have_folders_of_their_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", "other-1")
     assert params.load("local").lake.root == f"file:{paths.VAR_DIR}/instances/other-1/lake"
