@@ -408,8 +408,8 @@ def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_p
     text = "extends: local\nkafka: {bootstrap: 'broker.example.com:9092', managed: false}\n"
     world = own_world(monkeypatch, tmp_path, text)
     assert not world.manages("kafka") and world.manages("connect")
-    assert "kafka" not in services.default_services(world)
-    assert "kafka" in services.default_services(params.load("local"))
+    assert "kafka" not in services.with_dependencies(world, services.DEFAULT_SERVICES)
+    assert "kafka" in services.with_dependencies(params.load("local"), services.DEFAULT_SERVICES)
 
 
 @pytest.mark.parametrize(

@@ -440,7 +440,7 @@ def test_a_registered_service_comes_with_the_chain_of_those_that_it_needs(chain,
     expected = ["postgres", "kafka", "connect", store, app]
     assert services.with_dependencies(local, [page]) == [*expected, page]
     assert services.with_dependencies(local, [app, page, store]) == [*expected, page]
-    assert not {*chain} & {*services.default_services(local)}, "they start on demand"
+    assert not {*chain} & {*services.DEFAULT_SERVICES}, "they start on demand"
     monkeypatch.setattr(process, "status", lambda service, world: service.name)
     assert not {*chain} & {*lifecycle.status(local)}
     file = pidfiles.pid_file(app)
@@ -512,7 +512,6 @@ def written(tmp_path, monkeypatch):
     That is its command, environment and configuration.
     """
     monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
-    secrets.ensure(services.SECRETS)
     (tmp_path / "apicurio-registry-app").mkdir()
     (tmp_path / "lib").mkdir()
     for file in ("apicurio-registry-app/a-runner.jar", "a.jar", "lib/modules"):
@@ -747,7 +746,6 @@ def test_connect_comes_with_the_services_on_demand_of_its_connectors(make, monke
     configs = {"a": {"info": {"config": {"database.port": str(world.mysql.port)}}}}
     answer = SimpleNamespace(text=json.dumps(configs), ok=True)
     monkeypatch.setattr(lifecycle.http, "call", lambda *_, **__: answer)
-    monkeypatch.setattr(secrets, "ensure", lambda names: None)
     for needed in ("mariadb", "apicurio"):
         started.clear()
         lifecycle._start(world, ["connect"])

@@ -120,7 +120,8 @@ def _check_files(*optional: str) -> Finding:
 
 
 def _check_ports(world: World) -> list[Finding]:
-    names = [*services.default_services(world), *filter(world.manages, services.ON_DEMAND_SERVICES)]
+    all_names = [*services.DEFAULT_SERVICES, *services.ON_DEMAND_SERVICES]
+    names = services.with_dependencies(world, all_names)
     ports = [(name, port) for name in names for port in services.SERVICES[name].ports(world)]
     conflicts = [
         Finding(f"port {port} ({name})", f"held by {owner}", process.PORT_HINT)

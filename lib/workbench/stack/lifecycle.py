@@ -58,7 +58,7 @@ def up(
     reachable = _check_unmanaged(world, names or remote.service_names(world))
     if not world.stack.embedded:
         return reachable
-    selected = with_dependencies(world, names or services.default_services(world))
+    selected = with_dependencies(world, names or services.DEFAULT_SERVICES)
     world = world.base
     artifacts.ensure(*services.optional_artifacts(world))
     with _stack_lock():
@@ -71,6 +71,7 @@ def up(
 def _start(world: World, names: list[str], progress: Progress = lambda text: None) -> None:
     """Start these services in parallel. The caller holds the lock."""
     secrets.ensure(services.SECRETS)
+    secrets.write_s3_credentials(services.S3_KEY_ID, secrets.read()[services.S3_KEY])
     tls.ensure()
     cds.create_base_archive()
     started_at = time.monotonic()

@@ -301,8 +301,7 @@ class S3(Service):
         return {"INITIAL_NO_AUTH_ACTION_COUNT": "0"}  # read when moto is imported
 
     def initialize(self, world: World) -> None:
-        """Write the credentials file, and say what a start means."""
-        _s3_environment(world)
+        """Say what a start means."""
         print("s3 was started: it holds the lake in memory: the lake is empty now")
 
     def command(self, world: World) -> list[str]:
@@ -312,13 +311,6 @@ class S3(Service):
     def ready(self, world: World) -> bool:
         """Return whether the endpoint rejects an unsigned request."""
         return _request(world.lake.endpoint).status_code == 403
-
-
-def _s3_environment(world: World) -> dict[str, str]:
-    """Write the credentials file of the embedded endpoint, and return the environment for a lake in S3."""
-    if world.uses_embedded_s3:
-        secrets.write_s3_credentials(S3_KEY_ID, secrets.read()[S3_KEY])
-    return {name: value for name, value in params.lake_variables(world).items() if value}
 
 
 def optional_artifacts(world: World) -> list[str]:
@@ -357,7 +349,7 @@ class Spark(Service):
             "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
             # of the Java that assembles the command line of Spark
             "SPARK_LAUNCHER_OPTS": " ".join([*JAVA_OPTIONS, *cds.base_options()]),
-            **_s3_environment(world),
+            **{name: value for name, value in params.lake_variables(world).items() if value},
         }
 
     def command(self, world: World) -> list[str]:
@@ -397,11 +389,6 @@ def get_service(name: str) -> Service:
 def has_service(world: World, name: str) -> bool:
     """Return whether the embedded stack of a world starts and stops a service."""
     return world.manages(name) and (name != "s3" or world.uses_embedded_s3)
-
-
-def default_services(world: World) -> list[str]:
-    """Return the services that this world's stack starts and manages, without ON_DEMAND_SERVICES."""
-    return [name for name in DEFAULT_SERVICES if has_service(world, name)]
 
 
 def with_dependencies(world: World, names: Sequence[str]) -> list[str]:
