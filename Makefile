@@ -70,7 +70,7 @@ drill: $(DEV_STAMP) ## run the longest tests: break every check once, use a clus
 	@$(BIN)/python tests/run_tests.py drill $(ARGS)
 
 bench: $(STAMP) ## measure speed, as ratios of alternating runs
-	@$(BIN)/python tests/bench/bench.py $(ARGS)
+	@WORKBENCH_JAVA_OPTIONS=-XX:TieredStopAtLevel=4 $(BIN)/python tests/bench/bench.py $(ARGS)
 
 # setuptools would take deleted modules from an old `build` folder. The fixed date makes the wheel reproducible.
 wheel: $(STAMP) ## build the library as dist/*.whl, to install it elsewhere (deploy/README.md)

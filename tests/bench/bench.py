@@ -73,12 +73,8 @@ print(query.sql(world, "SELECT count(*) AS n FROM datalake.cdc_events")["n"][0])
 
 
 def load_world() -> World:
-    """World `local` for services that work long enough on much data to pay for Java's full
-    compiler."""
+    """Return the active world `local`."""
     world = params.load("local")
-    world = world.model_copy(
-        update={"stack": world.stack.model_copy(update={"java_compiler": "full"})}
-    )
     params.activate(world)
     return world
 
@@ -498,7 +494,7 @@ def main() -> None:
     show(lines)
     if options.write:
         bench_peers.publish()
-    print("java_compiler: full (params/local.yaml has quick, for small data)")
+    print(f"WORKBENCH_JAVA_OPTIONS={os.environ.get('WORKBENCH_JAVA_OPTIONS', '')}")
     print(
         f"load average at the end: {', '.join(f'{x:.1f}' for x in os.getloadavg())}; {os.cpu_count()} processors"
     )

@@ -91,8 +91,7 @@ def start(world: World, folder: Path) -> SparkSession:
 
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     os.environ.update(JAVA_HOME=str(artifacts.java_home()), SPARK_LOCAL_IP="127.0.0.1")
-    compiler = world.stack.java_compiler
-    conf = server.server_conf(world.spark, world.lake.tables, compiler)
+    conf = server.server_conf(world.spark, world.lake.tables)
     session_conf = settings.session_conf()
     paths = [conf["spark.driver.extraClassPath"], *map(str, pinned_jars())]
     conf |= {
@@ -100,7 +99,7 @@ def start(world: World, folder: Path) -> SparkSession:
         "spark.sql.catalog.iceberg.warehouse": f"file:{folder / 'iceberg'}",
         "spark.driver.extraClassPath": os.pathsep.join(paths),
         "spark.driver.extraJavaOptions": " ".join(
-            [*services.java_options(compiler), *services.java_logging_options("peers", "warn")]
+            [*services.JAVA_OPTIONS, *services.java_logging_options("peers", "warn")]
         ),
     }
     at_start = [(key, value) for key, value in conf.items() if key not in session_conf]

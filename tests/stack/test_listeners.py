@@ -39,7 +39,7 @@ def busy(request):
         artifacts.install(print, *services.optional_artifacts(world))
         params.activate(world)
         try:
-            stack.up(world, [*services.default_services(world), *services.ON_DEMAND_SERVICES])
+            stack.up(world, [*services.DEFAULT_SERVICES, *services.ON_DEMAND_SERVICES])
             setup.restart_clean(world)
             setup.up(world, count=2)
             client.call(

@@ -259,7 +259,9 @@ def far(lake, relay):
         ).items():
             patch.setenv(name, value) if value else patch.delenv(name, raising=False)
         patch.setenv("NO_PROXY", relay.address[0])
-        assert not world.uses_embedded_s3 and "s3" not in services.default_services(world)
+        assert not world.uses_embedded_s3 and "s3" not in services.with_dependencies(
+            world, services.DEFAULT_SERVICES
+        )
         with worlds.activated(world):
             stack.up(world, ["kafka", "spark"])
             yield world

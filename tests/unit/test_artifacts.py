@@ -125,6 +125,19 @@ def test_a_download_that_fails_is_named_leaves_no_part_of_a_file_and_goes_on(
     assert sorted(home) == missing
 
 
+PROXIES = ["http://me:canary[x@h:1", "http://me:canary/x@h:1", "http://me:can^ary x@h:y", "http://"]
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_a_proxy_that_is_no_url_is_said_without_its_password(home, monkeypatch, proxy):
+    monkeypatch.setattr(http, "session", lambda url: artifacts.requests.Session())
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, proxy)
+    with pytest.raises(StackError, match="could not be fetched: .*HTTPS_PROXY is no URL") as error:
+        artifacts.install(silent)
+    assert "can" not in str(error.value).replace("cannot", "") and error.value.__cause__ is None
+
+
 def test_a_full_disk_is_said(home, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device", "some/file")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from workbench.stack import artifacts, cds
-from workbench.stack.services import java_options
+from workbench.stack.services import JAVA_OPTIONS
 
 IVY = next((artifacts.package_dir("pyspark") / "jars").glob("ivy-*.jar"))
 
@@ -22,12 +22,12 @@ def scratch(tmp_path, monkeypatch):
 
 
 def options(scratch):
-    return cds.options(scratch, java_options("quick"), [IVY])
+    return cds.options(scratch, JAVA_OPTIONS, [IVY])
 
 
 def run(scratch, *more):
     """Run a Java program with the options of a service; return its output without the log."""
-    java = [artifacts.java_home() / "bin" / "java", *java_options("quick"), *options(scratch)]
+    java = [artifacts.java_home() / "bin" / "java", *JAVA_OPTIONS, *options(scratch)]
     command = [*java, *more, "-cp", IVY, "org.apache.ivy.Main", "-version"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return result.stdout + result.stderr
@@ -44,7 +44,7 @@ def shared_classes(scratch):
 def test_the_second_start_takes_its_classes_from_the_archive_of_the_first(scratch):
     plain = run(scratch)  # without a base archive
     cds.create_base_archive()
-    assert run(scratch) == plain and cds.writes_archive(scratch)  # without a word
+    assert run(scratch) == plain and any(scratch.glob("*.jsa"))  # without a word
     assert [path.parent for path in scratch.glob("*.jsa")] == [scratch]
     cds.keep(scratch)
     assert not list(scratch.iterdir()) and run(scratch) == plain and not list(scratch.iterdir())
@@ -121,3 +121,6 @@ def test_the_files_of_a_folder_come_in_one_jar_which_is_made_once(scratch, tmp_p
     assert cds.jar_of(folder) == jar and jar.stat().st_mtime_ns == created
     (folder / "a.xml").write_text("<bc/>")
     assert cds.jar_of(folder) != jar
+    cds.FOLDER = scratch / "file"  # the fixture restores it
+    cds.FOLDER.touch()
+    assert cds.jar_of(folder) == folder, "without a jar Spark starts as usual"

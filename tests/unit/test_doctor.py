@@ -132,6 +132,14 @@ def test_jars_that_are_not_there_yet_are_no_problem(world, monkeypatch):
     assert found.level == "warning" and "make install" in found.remedy
 
 
+def test_a_damaged_jar_is_a_problem(world, monkeypatch, tmp_path):
+    (tmp_path / "a.jar").touch()
+    monkeypatch.setattr(artifacts, "invalid", lambda: [SimpleNamespace(path=tmp_path / "a.jar")])
+    found = seen(world, "jars")
+    assert found.level == "problem" and "1 damaged" in found.detail and "a.jar" in found.detail
+    assert "make install" in found.remedy
+
+
 def test_a_held_port_is_a_problem_and_our_own_service_is_not(world, monkeypatch):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 19700))

@@ -149,8 +149,24 @@ def test_one_that_fails_is_told_with_its_reason(stub):
     expect_list_sessions(stub)
     expect_start_session(stub)
     expect_get_session(stub, "FAILED", details="no capacity in subnet-1")
+    stub.add_client_error("terminate_session", "ValidationException", "it has failed")
     with pytest.raises(StackError, match="state FAILED: no capacity in subnet-1"):
         emr.open_channel(WORLD, [], lambda text: None)
+
+
+def test_a_session_whose_start_is_interrupted_is_ended(stub, monkeypatch):
+    """Else it would cost money until its idle timeout."""
+    expect_list_sessions(stub)
+    expect_start_session(stub)
+    stub.add_response("terminate_session", of(sessionId="s1"), of(sessionId="s1"))
+
+    def interrupted(world, session_id):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(emr, "_wait_until_ready", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        emr.open_channel(WORLD, [], lambda text: None)
+    stub.assert_no_pending_responses()
 
 
 def test_stop_ends_all_of_ours_also_where_one_is_gone_meanwhile(stub):
@@ -217,8 +233,8 @@ def test_spark_is_started_with_what_hudi_needs():
         "spark.sql.extensions",
         "spark.sql.catalog.spark_catalog",
     } <= settings.hudi_conf().keys()
-    assert "spark.driver.host" not in emr.spark_conf(WORLD) and "AWSGlueDataCatalog" in str(
-        emr.spark_conf(WORLD)
+    assert "spark.driver.host" not in emr.serverless_conf(WORLD) and "AWSGlueDataCatalog" in str(
+        emr.serverless_conf(WORLD)
     )
 
 
@@ -229,4 +245,4 @@ def test_a_session_has_the_python_packages_that_a_job_has():
     assert given["spark.executorEnv.PYTHONPATH"] == "./environment"
     # the Python that the archive was made for: the image has more than one
     assert {value for key, value in given.items() if "PYSPARK" in key} == {"/usr/bin/python3.9"}
-    assert given.items() >= emr.spark_conf(WORLD).items()
+    assert given.items() >= settings.hudi_conf().items()

@@ -66,7 +66,7 @@ def test_a_file_that_is_not_utf8_is_told_with_the_byte(write):
     assert "mine.yaml: " in error.value.location and "byte 0xe9" in error.value.location
 
 
-STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n  java_compiler: quick\n'
+STACK = 'stack:\n  embedded: true\n  deployment: ""\n  port_base: 21400\n'
 REFERENCE = [
     "postgres.admin_password: ",
     "a password is always a reference",
@@ -241,6 +241,17 @@ def test_no_proxy_leads_to_loopback(stated, plain, grpc):
     assert [*stated] == ["no_proxy", "NO_PROXY", "no_grpc_proxy"]
 
 
+@pytest.mark.parametrize("text", ["", "2140x"])
+def test_a_damaged_port_base_is_named(monkeypatch, tmp_path, text):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    paths.store_port_base(22400)
+    paths.store_port_base(23400)
+    assert paths.stored_port_base() == 22400, "the first one stays"
+    paths.port_base_file().write_text(text)
+    with pytest.raises(ParamsError, match="(?s)port base .* is no number.*port_base.*write"):
+        paths.stored_port_base()
+
+
 def test_instances_have_folders_of_their_own(monkeypatch):
     monkeypatch.setenv("WORKBENCH_INSTANCE", "other-1")
     assert params.load("local").lake.root == f"file:{paths.VAR_DIR}/instances/other-1/lake"
@@ -397,8 +408,8 @@ def test_a_service_of_somebody_else_may_be_on_another_machine(monkeypatch, tmp_p
     text = "extends: local\nkafka: {bootstrap: 'broker.example.com:9092', managed: false}\n"
     world = own_world(monkeypatch, tmp_path, text)
     assert not world.manages("kafka") and world.manages("connect")
-    assert "kafka" not in services.default_services(world)
-    assert "kafka" in services.default_services(params.load("local"))
+    assert "kafka" not in services.with_dependencies(world, services.DEFAULT_SERVICES)
+    assert "kafka" in services.with_dependencies(params.load("local"), services.DEFAULT_SERVICES)
 
 
 @pytest.mark.parametrize(

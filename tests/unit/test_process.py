@@ -198,10 +198,7 @@ def test_a_stranger_on_the_port_is_named_and_left_alone(make):
             StackError, match=f"web cannot start: port {port_of(web)} is taken"
         ) as error:  # also if it is not its first port
             process.start(replace(web, ports=lambda w: (free_port(), port_of(web))), WORLD)
-        assert (
-            error.value.location.startswith(f"pid {os.getpid()}: ")
-            and "python" in error.value.location
-        )
+        assert error.value.location == f"pid {os.getpid()}: {psutil.Process().name()}"
         assert "then WORKBENCH_PORT_BASE=" in error.value.hint
         seen = process.status(web, WORLD)
         assert seen.state == "port-conflict" and f"pid {os.getpid()}" in seen.detail
@@ -303,6 +300,17 @@ def test_one_whose_starter_was_killed_before_it_noted_the_pid_is_found(make):
     assert process.stop("web") and process.port_owner(port_of(web)) is None
 
 
+def test_orphans_are_killed_and_the_end_of_each_is_awaited(make, monkeypatch):
+    """An exiting process loses its marker before it frees its ports."""
+    web = make()
+    process.start(web, WORLD)
+    orphan = process.running_process("web")
+    found = iter([[orphan]])  # once: then it has lost the marker
+    monkeypatch.setattr(process, "_find_orphans", lambda name: next(found, []))
+    assert process.kill("web") and gone(orphan.pid)
+    assert not process.kill("web")
+
+
 def test_instances_with_a_living_service_are_told(make):
     assert pidfiles.running_instances() == set()
     process.start(make(), WORLD)
@@ -371,6 +379,18 @@ def test_need_and_up_restart_it_and_say_so(make, monkeypatch, capsys):
     assert lines[0].startswith("web") and " restarted " in lines[0]
 
 
+def test_none_is_stopped_that_could_not_start_again(make, monkeypatch):
+    first, world, taken = make(), params.load("local"), make()
+    monkeypatch.setattr(services, "SERVICES", {"web": first})
+    stack.ensure_running(world, "web")
+    pid = process.running_process("web").pid
+    with socket.create_server(("127.0.0.1", port_of(taken))):
+        monkeypatch.setattr(services, "SERVICES", {"web": taken})
+        with pytest.raises(StackError, match=f"port {port_of(taken)} is taken"):
+            stack.up(world, ["web"])
+    assert process.running_process("web").pid == pid and answers(port_of(first))
+
+
 def test_jars_are_fetched_before_anything_starts(make, monkeypatch):
     """In a fresh clone `make run`, `up` and `lab` come before `make install`."""
     web, fetched = make(), []
@@ -420,7 +440,7 @@ def test_a_registered_service_comes_with_the_chain_of_those_that_it_needs(chain,
     expected = ["postgres", "kafka", "connect", store, app]
     assert services.with_dependencies(local, [page]) == [*expected, page]
     assert services.with_dependencies(local, [app, page, store]) == [*expected, page]
-    assert not {*chain} & {*services.default_services(local)}, "they start on demand"
+    assert not {*chain} & {*services.DEFAULT_SERVICES}, "they start on demand"
     monkeypatch.setattr(process, "status", lambda service, world: service.name)
     assert not {*chain} & {*lifecycle.status(local)}
     file = pidfiles.pid_file(app)
@@ -515,7 +535,6 @@ def written(tmp_path, monkeypatch):
 
 OTHER = {
     "embedded": False,
-    "java_compiler": "full",
     "wire": "apicurio",
 }  # those with a choice
 
@@ -603,6 +622,17 @@ def test_a_failed_initialization_reports_only_stderr(tmp_path, monkeypatch):
     with pytest.raises(StackError, match="sh failed") as error:
         databases._init_data_dir("db", "MARK", lambda folder: ["sh", "-c", script], "")
     assert error.value.location == "the cause"
+
+
+def test_root_whose_initialization_fails_is_told_the_capabilities(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "VAR_DIR", tmp_path)
+    monkeypatch.setattr(databases.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(databases.os, "chown", lambda *arguments: None)
+    monkeypatch.setattr(databases, "as_nobody", lambda command: command)
+    monkeypatch.setattr(databases, "_traversal_capability", lambda: "dac_override")
+    with pytest.raises(StackError, match="false failed") as error:
+        databases._init_data_dir("db", "MARK", lambda folder: ["false"], "")
+    assert "--cap-add=DAC_OVERRIDE --cap-add=SETPCAP" in error.value.hint
 
 
 def test_root_without_setpriv_is_told_so(tmp_path, monkeypatch):
@@ -714,14 +744,16 @@ def test_connect_comes_with_the_services_on_demand_of_its_connectors(make, monke
         process, "start", lambda service, world: started.append(service.name) or "started"
     )
     configs = {"a": {"info": {"config": {"database.port": str(world.mysql.port)}}}}
-    answer = SimpleNamespace(text=json.dumps(configs))
+    answer = SimpleNamespace(text=json.dumps(configs), ok=True)
     monkeypatch.setattr(lifecycle.http, "call", lambda *_, **__: answer)
-    monkeypatch.setattr(secrets, "ensure", lambda names: None)
     for needed in ("mariadb", "apicurio"):
         started.clear()
         lifecycle._start(world, ["connect"])
         assert sorted(started) == sorted(["connect", needed])
         answer.text = f'{{"value.converter.apicurio.registry.url":"{world.registry.url}/apis"}}'
+    answer.ok, answer.status_code = False, 401  # that is no list of connectors
+    with pytest.raises(StackError, match="does not list its connectors: status 401"):
+        lifecycle._start(world, ["connect"])
 
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):

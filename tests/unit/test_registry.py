@@ -99,6 +99,11 @@ def test_a_rejection_without_words_is_one(monkeypatch):
         registry.delete(WORLD, "t-value")
 
 
+def test_a_url_that_is_not_quoted_is_retried_like_any_other(answering):
+    served = answering({"/a%20b": [(503, "starting"), (200, "1")]})
+    assert http.call("the registry", "GET", f"{served.url}/a b").content == b"1"
+
+
 def test_a_proxy_never_leads_to_loopback(answering, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

@@ -4,10 +4,12 @@ import re
 import stat
 
 import pytest
-from workbench.base import paths, secrets
+from workbench import stack
+from workbench.base import params, paths, secrets
 from workbench.base.errors import ParamsError
 from workbench.base.secrets import Secret
 from workbench.run import run_record
+from workbench.stack import services
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +44,30 @@ def test_the_environment_gives_what_the_file_has_not(monkeypatch):
     assert Secret("a.b").reveal() == "from outside"
 
 
-def test_a_stored_secret_stays_whatever_the_environment_says(monkeypatch):
+def test_another_value_in_the_environment_is_refused_by_the_embedded_stack(monkeypatch):
     """PostgreSQL keeps the password of its initialization, and Kafka Connect reads the file."""
-    secrets.ensure(["a.b"])
+    secrets.ensure(services.SECRETS)
     before = secrets.read()
-    monkeypatch.setenv("WORKBENCH_SECRET_A_B", "another")
-    secrets.ensure(["a.b"])
-    assert secrets.read() == before and Secret("a.b").reveal() == before["a.b"]
+    monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-outside")
+    for call in (
+        lambda: secrets.ensure(services.SECRETS),
+        lambda: stack.ensure_running(params.load("local"), "kafka"),
+    ):
+        with pytest.raises(
+            ParamsError, match="WORKBENCH_SECRET_POSTGRES_ADMIN is not the password"
+        ) as error:
+            call()
+        said = str(error.value)
+        assert str(secrets.secrets_dir()) in said and "unset" in said and "workbench clean" in said
+        assert "canary" not in said and before["postgres.admin"] not in said
+    assert secrets.read() == before
+
+
+def test_the_environment_goes_before_what_an_embedded_stack_has_stored(monkeypatch):
+    """A world with a PostgreSQL of its own has the same names of secrets as `local`."""
+    secrets.ensure(["postgres.admin"])
+    monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "of the server elsewhere")
+    assert Secret("postgres.admin").reveal() == "of the server elsewhere"
 
 
 ODD = [r"a\b\n\u0041", " two  spaces ", "#!=:", "pässword ☃ 😀", "\\", "a=b", "\"'${x}"]

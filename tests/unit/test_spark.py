@@ -22,7 +22,7 @@ def test_hadoops_settings_are_left_out_on_one_machine_and_without_an_object_stor
     monkeypatch.setattr(cds, "options", lambda *_: [])
     loaded = params.load(world)
     loaded = with_settings(loaded, spark=more, lake={"tables": tables})
-    conf = server.server_conf(loaded.spark, loaded.lake.tables, loaded.stack.java_compiler)
+    conf = server.server_conf(loaded.spark, loaded.lake.tables)
     own = "".join(f"{cds.jar_of(folder)}:" for folder in blank)
     assert conf["spark.driver.extraClassPath"] == f"{own}/a.jar:/b.jar"
     assert conf.get(

@@ -117,18 +117,18 @@ def _to_stack_error(error: Exception, location: str) -> Optional[StackError]:
     names = code or " ".join(cls.__name__ for cls in type(error).__mro__)
     if "still expired" in text:
         names = "Expired"
-    known = [row for row in CATALOG["errors"] if re.search(row[0], names)]
+    known = [row for row in CATALOG["errors"] if re.search(row["codes"], names)]
     if not known and not code:
         return None
-    _, message, hint = [*known, ("", "AWS rejects the call", "")][0]
-    if "credentials" in message:
+    row = [*known, CATALOG["other_error"]][0]
+    if row.get("is_login"):
         client.cache_clear()  # a client keeps its credentials, and that there were none
-    message = message.format(max_attempts=MAX_ATTEMPTS)
+    message = row["message"].format(max_attempts=MAX_ATTEMPTS)
     denied = DENIAL.search(text)
     if denied:
         message = f"{denied[1]} is not allowed on {denied[2] or 'its resource'}"
     location = f"{location}: {code}" if code else location
-    return StackError(f"{message}: {text}", location=location, hint=hint)
+    return StackError(f"{message}: {text}", location=location, hint=row["hint"])
 
 
 def error_code(error: BaseException) -> str:

@@ -23,15 +23,6 @@ _lock = threading.Lock()
 user_values: Variables = {}  # the user's own values of the variables that a world has set
 
 
-def libpq_variables(user_environment: Mapping[str, str]) -> Variables:
-    """Remove libpq's variables (PGSSLMODE, PGSERVICE, PGTZ …).
-
-    The user has set them for another database. They would change or break every connection to the
-    embedded PostgreSQL. Some of them, such as PGSERVICE, override the arguments of a connection.
-    """
-    return {name: None for name in user_environment if name.startswith("PG")}
-
-
 def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path]) -> Variables:
     """Return the variables with which clients reach a lake in S3.
 

@@ -94,7 +94,8 @@ def call(
     retries = RETRY_POLICY.new(status_forcelist=retry_statuses)
     try:
         with session(url) as client:
-            client.mount(url, HTTPAdapter(max_retries=retries))
+            for scheme in ("http://", "https://"):
+                client.mount(scheme, HTTPAdapter(max_retries=retries))
             return client.request(
                 method,
                 url,

@@ -8,8 +8,6 @@ debug) the records then go to standard error, one line each; in a notebook, belo
 import logging
 import os
 
-LEVELS = {"info": logging.INFO, "debug": logging.DEBUG}
-
 
 def configure() -> None:
     """Show the records of the library, if WORKBENCH_LOG is set; a second call changes nothing.
@@ -19,4 +17,5 @@ def configure() -> None:
     value = os.environ.get("WORKBENCH_LOG")
     if value:
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        logging.getLogger("workbench").setLevel(LEVELS.get(value.lower(), logging.INFO))
+        level = logging.DEBUG if value.lower() == "debug" else logging.INFO
+        logging.getLogger("workbench").setLevel(level)

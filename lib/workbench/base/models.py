@@ -47,7 +47,6 @@ class Stack(ConfigModel):
         pattern=r"^([a-z][a-z0-9-]{1,19})?$", description="2 to 20 small letters, digits and -"
     )
     port_base: Number = Field(ge=1024, le=65500)
-    java_compiler: Literal["quick", "full"]  # see stack/services.py
 
 
 class Service(ConfigModel):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import smtplib
 import ssl
 from email.message import EmailMessage
-from typing import Callable
 
 from . import aws, http
 from .errors import ParamsError, StackError, WorkbenchError, first_line
@@ -64,8 +63,8 @@ def _send_webhook(world: World, text: str) -> None:
 
 
 def _send_sns(world: World, text: str) -> None:
-    arguments = {"TopicArn": world.watch.sns_topic, "Message": text}
-    aws.call(world.region, "sns", "publish", Subject=f"workbench {world.name}", **arguments)
+    topic, subject = world.watch.sns_topic, f"workbench {world.name}"
+    aws.call(world.region, "sns", "publish", TopicArn=topic, Subject=subject, Message=text)
 
 
 def _send_mail(world: World, text: str) -> None:
@@ -82,7 +81,7 @@ def _send_mail(world: World, text: str) -> None:
 
 
 # {channel: how it sends a text, and the keys in section `watch` that it needs}
-CHANNELS: dict[str, tuple[Callable[[World, str], None], list[str]]] = {
+CHANNELS = {
     "webhook": (_send_webhook, ["webhook"]),
     "sns": (_send_sns, ["sns_topic"]),
     "mail": (_send_mail, ["mail_to", "mail_server"]),

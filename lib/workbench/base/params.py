@@ -300,7 +300,9 @@ def activate(world: World) -> None:
 def _variables(world: World, user_environment: Mapping[str, str]) -> environment.Variables:
     variables = {**environment.proxy_exceptions(user_environment), **lake_variables(world)}
     if world.stack.embedded:
-        variables |= environment.libpq_variables(user_environment)
+        # The user has set libpq's variables (PGSSLMODE, PGSERVICE, PGTZ …) for another database. They would
+        # change or break every connection to the embedded PostgreSQL; some override its arguments.
+        variables |= {name: None for name in user_environment if name.startswith("PG")}
     if world.spark.kind != "classic":
         # SparkSession.builder.remote(…) sets it, too; it does not accept the options of a channel
         variables["SPARK_CONNECT_MODE_ENABLED"] = "1"

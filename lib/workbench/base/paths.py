@@ -119,9 +119,22 @@ def port_base_file() -> Path:
 
 
 def stored_port_base() -> Optional[int]:
-    """Return the port base that this instance was created with, None before its first start."""
+    """Return the port base that this instance was created with, None before its first start.
+
+    Raises:
+        ParamsError: its file has no number.
+    """
     file = port_base_file()
-    return int(file.read_text()) if file.exists() else None
+    try:
+        return int(file.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise ParamsError(
+            "the port base of this instance is no number",
+            location=display_path(file),
+            hint="write the number into it with which the instance was created, such as 21400",
+        ) from None
 
 
 def store_port_base(number: int) -> None:

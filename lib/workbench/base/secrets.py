@@ -4,9 +4,9 @@ An embedded world stores each secret in a text file `<state>/secrets/<name>`, mo
 DirectoryConfigProvider (KIP-421) reads the same files, so connector configurations contain
 references and no passwords.
 
-An environment variable WORKBENCH_SECRET_<NAME> (upper case, underscores for dots) is the secret as long
-as there is no file, and on AWS instead of the Secrets Manager. So in an embedded world it sets a password
-at the first start only: PostgreSQL keeps the password of its initialization.
+An environment variable WORKBENCH_SECRET_<NAME> (upper case, underscores for dots) takes precedence
+over the file and over the Secrets Manager. In an embedded world it can set a password at the first start
+only, because PostgreSQL keeps the password of its initialization: another value later is an error.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import re
 import secrets as random_secrets
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable
+from typing import Collection
 
 from . import aws
 from .errors import ParamsError
@@ -49,10 +49,10 @@ class Secret:
             StackError: AWS rejects the request, or cannot be reached.
         """
         variable = _variable_name(self.name)
-        stored = None if self.deployment else read().get(self.name)
-        text = stored or os.environ.get(variable)
+        text = os.environ.get(variable)
         if not text and self.deployment:
             text = aws.secret(self.region, self.deployment, self.name)
+        text = text or read().get(self.name)
         if not text:
             raise ParamsError(
                 f"secret {self.name!r} is not set",
@@ -66,8 +66,6 @@ class Secret:
     def __repr__(self) -> str:
         """Return MASK, so that logs and notebooks never show a secret."""
         return MASK
-
-    __str__ = __repr__
 
 
 def _variable_name(name: str) -> str:
@@ -94,7 +92,21 @@ def revealed() -> set[str]:
     return _revealed
 
 
-def ensure(names: Iterable[str]) -> None:
+def validate_environment(names: Collection[str]) -> None:
+    """Raise ParamsError if an environment variable differs from one of these secrets' files."""
+    for name, stored in read().items():
+        variable = _variable_name(name)
+        if name in names and os.environ.get(variable, "") not in ("", stored):
+            raise ParamsError(
+                f"{variable} is not the password that this instance was created with",
+                location=str(secrets_dir()),
+                expected="the value in the file, or no variable",
+                hint=f"unset {variable}; or `workbench down` and `workbench clean`, "
+                "to create the instance again",
+            )
+
+
+def ensure(names: Collection[str]) -> None:
     """Create each of these secrets that has no file.
 
     The text comes from the environment variable, or else is random. It is always written to a file,
@@ -104,8 +116,9 @@ def ensure(names: Iterable[str]) -> None:
         names: names of secrets.
 
     Raises:
-        ParamsError: a variable contains an unprintable character.
+        ParamsError: a variable differs from the file, or contains an unprintable character.
     """
+    validate_environment(names)
     for name in {*names} - read().keys():
         store(name, os.environ.get(_variable_name(name)) or random_secrets.token_urlsafe(24))
 

@@ -75,12 +75,10 @@ def wait_until(
         if reason:
             raise error(f"gave up waiting for {description}: {reason}", hint=hint)
         if now >= deadline:
-            last_result = "condition still false"
-            if last_error:
-                last_result = f"{type(last_error).__name__}: {last_error}"
+            failure = f"{type(last_error).__name__}: {last_error}"
             raise error(
                 f"waited {timeout:g} s for {description}",
-                location=f"last result: {last_result}",
+                location=f"last result: {failure if last_error else 'condition still false'}",
                 hint=hint,
             )
         time.sleep(interval)

@@ -35,22 +35,15 @@ def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
     )
 
 
-def spark_conf(world: World) -> dict[str, str]:
-    """Return the Spark settings for EMR.
-
-    They name EMR's Hudi, the jars of `deploy/publish.sh`, and Glue as the catalog.
-    """
-    values = world.spark.model_dump()
-    return {**load_conf("emr", root=world.lake.root, **values), **hudi_conf()}
-
-
 def serverless_conf(world: World) -> dict[str, str]:
     """Return the settings of a job or a session on EMR Serverless.
 
-    These are the settings of `spark_conf`, and the archive of the library with its packages.
+    They name EMR's Hudi, the jars of `deploy/publish.sh`, Glue as the catalog, and the archive of the
+    library with its packages.
     """
-    archive = load_conf("emr-serverless", root=world.lake.root, archive=ENVIRONMENT_ARCHIVE)
-    return {**spark_conf(world), **archive}
+    root = world.lake.root
+    archive = load_conf("emr-serverless", root=root, archive=ENVIRONMENT_ARCHIVE)
+    return load_conf("emr", root=root, **world.spark.model_dump()) | hudi_conf() | archive
 
 
 @contextlib.contextmanager
@@ -84,7 +77,7 @@ def session_name(world: World) -> str:
 def open_channel(
     world: World, options: list[tuple[str, Any]], progress: Callable[[str], None] = print
 ) -> "Channel":
-    """Return the channel to this user's session. A missing session is started.
+    """Return the channel to this user's session. A missing session is started, and ended if that fails.
 
     Args:
         world: the world of the application.
@@ -95,8 +88,15 @@ def open_channel(
         StackError: the session does not start (with EMR's reason), or AWS rejects a request.
     """
     sessions = live_sessions(world)
-    session_id = sessions[0]["sessionId"] if sessions else _start_session(world, progress)
-    return Channel(world, session_id, options)
+    if sessions:
+        return Channel(world, sessions[0]["sessionId"], options)
+    session_id = _start_session(world, progress)
+    try:
+        return Channel(world, session_id, options)
+    except BaseException:  # also Ctrl-C; else it would cost money until its idle timeout
+        with contextlib.suppress(StackError):
+            _call(world, "terminate_session", sessionId=session_id)
+        raise
 
 
 def live_sessions(world: World) -> list[dict[str, Any]]:
@@ -116,7 +116,7 @@ def live_sessions(world: World) -> list[dict[str, Any]]:
 def _start_session(world: World, progress: Callable[[str], None]) -> str:
     progress("starting a Spark session on EMR Serverless: a minute or two …")
     conf = {"classification": "spark-defaults", "properties": serverless_conf(world)}
-    session_id: str = _call(
+    response = _call(
         world,
         "start_session",
         executionRoleArn=aws.parameter(world.region, world.stack.deployment, "spark/role"),
@@ -124,8 +124,8 @@ def _start_session(world: World, progress: Callable[[str], None]) -> str:
         idleTimeoutMinutes=IDLE_TIMEOUT_MINUTES,
         tags={aws.DEPLOYMENT_TAG: world.stack.deployment},
         configurationOverrides={"runtimeConfiguration": [conf]},
-    )["sessionId"]
-    return session_id
+    )
+    return str(response["sessionId"])
 
 
 def _describe_state(session: dict[str, Any]) -> str:
@@ -182,10 +182,8 @@ class Channel(ChannelBuilder):
     def _renew_token(self) -> str:
         """Request a token, and return the session's endpoint."""
         response = _call(self.world, "get_session_endpoint", sessionId=self.session)
-        self._auth_token, self._token_expires_at = (
-            response["authToken"],
-            response["authTokenExpiresAt"],
-        )
+        self._auth_token = response["authToken"]
+        self._token_expires_at = response["authTokenExpiresAt"]
         return str(response["endpoint"])
 
     def end_reason(self) -> str:

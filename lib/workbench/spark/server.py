@@ -32,21 +32,18 @@ EMPTY_CORE_CONF = EMPTY_CLUSTER_CONF / "files"
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024  # as in Spark's own server
 
 
-def server_conf(
-    spark: Spark, tables: str, java_compiler: str, endpoint: str = "", region: str = ""
-) -> dict[str, str]:
+def server_conf(spark: Spark, tables: str, endpoint: str = "", region: str = "") -> dict[str, str]:
     """Return the settings of the embedded server beside its defaults, sized for a laptop.
 
     Args:
         spark: the section of the world.
         tables: URI of the folder of the lake's tables.
-        java_compiler: how Java compiles (see services.java_options).
         endpoint: URL of an S3 service other than AWS that has the lake; "" for none.
         region: region of that service.
     """
     jars = artifacts.jars("spark")
     if endpoint:
-        jars = [*jars, *artifacts.jars("s3")]
+        jars += artifacts.jars("s3")
     is_local = spark.master.startswith("local")  # local-cluster, too
     class_path = list(jars)
     if is_local:
@@ -55,7 +52,7 @@ def server_conf(
             class_path.insert(0, cds.jar_of(EMPTY_CORE_CONF))
     class_path_text = ":".join(map(str, class_path))
     # in UTC: Hudi takes instants from this Java's clock and orders by them
-    java_options = services.java_options(java_compiler)
+    java_options = services.JAVA_OPTIONS
     spark_jars = sorted((artifacts.package_dir("pyspark") / "jars").glob("*.jar"))
     driver_options = [
         *java_options,
@@ -119,8 +116,8 @@ def main(arguments: dict[str, Any]) -> None:
     spark = Spark(**arguments["spark"])
     port = split_host_port(spark.url)[1]
     remove_incomplete_metastore(state_dir() / "data" / "metastore")
-    values = (arguments[name] for name in ("tables", "java_compiler", "endpoint", "region"))
-    conf = SparkConf().setAll(list(server_conf(spark, *values).items()))
+    values = server_conf(spark, arguments["tables"], arguments["endpoint"], arguments["region"])
+    conf = SparkConf().setAll(list(values.items()))
     with environment.replaced("SPARK_HOME", str(create_spark_home())):
         session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm: Any = session._jvm

@@ -63,8 +63,7 @@ def _classic_session(world: World) -> SparkSession:
     # without `master`, Spark uses the master of its configuration (on EMR) or of spark-submit
     if world.spark.master:
         builder = builder.master(world.spark.master)
-    for key, value in {**hudi_conf(), **session_conf()}.items():
-        builder = builder.config(key, value)
+    builder = builder.config(map={**hudi_conf(), **session_conf()})
     return _configure(builder.getOrCreate(), world)
 
 
@@ -124,20 +123,16 @@ def _configure(spark: SparkSession, world: World) -> SparkSession:
         configure_client(remote.client)
         if not world.manages("spark"):
             _require_same_version(spark)
-        _set_remotely(remote.client, session_conf())
+        # with one request; `conf.set` sends one for each setting
+        from pyspark.sql.connect.proto import ConfigRequest, KeyValue
+
+        pairs = [KeyValue(key=key, value=value) for key, value in session_conf().items()]
+        remote.client.config(ConfigRequest.Operation(set=ConfigRequest.Set(pairs=pairs)))
     else:
         for key, value in session_conf().items():
             spark.conf.set(key, value)
     adopt(spark, world)
     return spark
-
-
-def _set_remotely(client: Any, conf: dict[str, str]) -> None:
-    """Set the configuration of a session with one request; `conf.set` sends one for each setting."""
-    from pyspark.sql.connect import proto
-
-    pairs = [proto.KeyValue(key=key, value=value) for key, value in conf.items()]
-    client.config(proto.ConfigRequest.Operation(set=proto.ConfigRequest.Set(pairs=pairs)))
 
 
 def adopt(spark: Any, world: World) -> None:

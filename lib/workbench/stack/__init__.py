@@ -3,11 +3,11 @@
 from .lifecycle import (
     down,
     ensure_running,
-    kill,
     running,
     service_down_error,
     status,
     stop,
     up,
 )
+from .process import kill
 from .services import get_service

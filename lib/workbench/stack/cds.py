@@ -53,14 +53,9 @@ def create_base_archive() -> None:
         return
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         scratch = ensure_private_dir(FOLDER) / f"java.{os.getpid()}"
+        dump = ["-XX:+UseSerialGC", "-Xshare:dump", f"-XX:SharedArchiveFile={scratch}"]
         java = artifacts.java_home() / "bin" / "java"
-        command = [
-            str(java),
-            "-XX:+UseSerialGC",
-            "-Xshare:dump",
-            f"-XX:SharedArchiveFile={scratch}",
-        ]
-        subprocess.run(command, check=True, capture_output=True)
+        subprocess.run([java, *dump], check=True, capture_output=True)
         _store(scratch, base)
 
 
@@ -95,13 +90,8 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
         return base
     scratch.mkdir(parents=True, exist_ok=True)
     new = scratch / archive.name
-    new.touch()  # so that `writes_archive` finds it
+    new.touch()  # so that `process.writes_archive` finds it
     return [*base, f"-XX:ArchiveClassesAtExit={new}"]
-
-
-def writes_archive(scratch: Path) -> bool:
-    """Return whether the service with this folder writes an archive when it ends, which takes some seconds."""
-    return any(scratch.glob("*.jsa"))
 
 
 def keep(scratch: Path) -> None:
@@ -120,8 +110,14 @@ def keep(scratch: Path) -> None:
 
 
 def jar_of(folder: Path) -> Path:
-    """Return a jar with the files of a folder, since CDS accepts no folder on a class path."""
+    """Return a jar with the files of a folder, since CDS accepts no folder on a class path.
+
+    If it cannot be written, the folder is returned: the service then starts without an archive.
+    """
     jar = _archive(folder.name, [], sorted(folder.iterdir())).with_suffix(".jar")
-    if not jar.exists():
-        os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
+    try:
+        if not jar.exists():
+            os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
+    except OSError:
+        return folder
     return jar

@@ -93,8 +93,7 @@ def _init_data_dir(
             "run as an ordinary user. As root, setpriv must be able to keep the capability "
             f"{capability} (a container: --cap-add={capability.upper()} --cap-add=SETPCAP)"
         )
-    message = f"{Path(arguments[0]).name} failed"
-    run_command(as_user, message, hint=hint, stdin=stdin)
+    run_command(as_user, f"{Path(arguments[0]).name} failed", hint=hint, stdin=stdin)
     scratch.rename(folder)
 
 

@@ -120,17 +120,13 @@ def _check_files(*optional: str) -> Finding:
 
 
 def _check_ports(world: World) -> list[Finding]:
-    names = [*services.default_services(world), *filter(world.manages, services.ON_DEMAND_SERVICES)]
+    all_names = [*services.DEFAULT_SERVICES, *services.ON_DEMAND_SERVICES]
+    names = services.with_dependencies(world, all_names)
     ports = [(name, port) for name in names for port in services.SERVICES[name].ports(world)]
-    held = {
-        f"port {port} ({name})": process.port_owner(port)
-        for name, port in ports
-        if not process.running_process(name)
-    }
     conflicts = [
-        Finding(subject, f"held by {owner}", process.PORT_HINT)
-        for subject, owner in held.items()
-        if owner
+        Finding(f"port {port} ({name})", f"held by {owner}", process.PORT_HINT)
+        for name, port in ports
+        if not process.running_process(name) and (owner := process.port_owner(port))
     ]
     numbers = ", ".join(str(port) for _, port in ports)
     return conflicts or [Finding("ports", f"{numbers} are free or used by this instance")]

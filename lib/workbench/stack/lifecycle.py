@@ -6,9 +6,6 @@ keeps the port base that it was created with. Of a service that is not managed, 
 these functions check that it can be reached (see `remote`), and start nothing.
 """
 
-import contextlib
-import os
-import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, ContextManager, Iterable, Optional, Sequence, TypeVar
@@ -61,7 +58,7 @@ def up(
     reachable = _check_unmanaged(world, names or remote.service_names(world))
     if not world.stack.embedded:
         return reachable
-    selected = with_dependencies(world, names or services.default_services(world))
+    selected = with_dependencies(world, names or services.DEFAULT_SERVICES)
     world = world.base
     artifacts.ensure(*services.optional_artifacts(world))
     with _stack_lock():
@@ -73,21 +70,23 @@ def up(
 
 def _start(world: World, names: list[str], progress: Progress = lambda text: None) -> None:
     """Start these services in parallel. The caller holds the lock."""
-    s3_key = [services.S3_KEY] if "s3" in names else []
-    secrets.ensure([*services.SECRETS, *s3_key])  # at once: several services read the key
+    secrets.ensure(services.SECRETS)
+    secrets.write_s3_credentials(services.S3_KEY_ID, secrets.read()[services.S3_KEY])
     tls.ensure()
     cds.create_base_archive()
     started_at = time.monotonic()
     outdated = _outdated(world, names)
+    own_ports = {port for name in outdated for port in pidfiles.read(name)["ports"]}
+    for name in outdated:  # none is stopped that could not start again
+        process.require_free_ports(get_service(name), world, own_ports)
     _stop(outdated)
 
     def start(name: str) -> None:
         result = process.start(get_service(name), world)
         paths.store_port_base(world.stack.port_base)
-        notice = get_service(name).startup_notice if result == "started" else ""
         action = "restarted" if name in outdated else result
         seconds = time.monotonic() - started_at
-        progress(f"{name:<15} {action:<9} {seconds:5.1f} s  {notice}".rstrip())
+        progress(f"{name:<15} {action:<9} {seconds:5.1f} s")
 
     # Services start without waiting for their dependencies. Connect retries until Kafka is ready, and
     # loads its plugins meanwhile.
@@ -100,11 +99,20 @@ def _used_by_connectors(world: World) -> list[str]:
     """Return the services started on demand whose port a deployed connector has.
 
     Without them its tasks would fail. Connect must be running.
+
+    Raises:
+        StackError: Connect does not list its connectors.
     """
     url = f"{world.connect.url}/connectors?expand=info"
-    configs = http.call("Kafka Connect", "GET", url, auth=world.connect.auth).text
+    response = http.call("Kafka Connect", "GET", url, auth=world.connect.auth)
+    if not response.ok:
+        raise StackError(
+            f"Kafka Connect does not list its connectors: status {response.status_code}",
+            location=url,
+            hint=f"read {process.log_file('connect')}; then run `workbench up` again",
+        )
     on_demand = [name for name in services.ON_DEMAND_SERVICES if has_service(world, name)]
-    return [name for name in on_demand if str(get_service(name).ports(world)[0]) in configs]
+    return [name for name in on_demand if str(get_service(name).ports(world)[0]) in response.text]
 
 
 def _outdated(world: World, names: list[str]) -> list[str]:
@@ -118,6 +126,7 @@ def ensure_running(world: World, *names: str) -> None:
     and activates the world (see `params.activate`) until another one is.
 
     Raises:
+        ParamsError: the environment sets a password that is not the instance's.
         StackError: a service cannot be started or reached, or the world refers to a resource that
             does not exist yet.
     """
@@ -127,6 +136,7 @@ def ensure_running(world: World, *names: str) -> None:
     if not world.stack.embedded:
         return
     _require_port_base(world)
+    secrets.validate_environment(services.SECRETS)
     selected = with_dependencies(world, names)
     world = world.base
     outdated = _outdated(world, selected)
@@ -136,10 +146,6 @@ def ensure_running(world: World, *names: str) -> None:
     to_start = [n for n, is_ready in zip(selected, ready) if n in outdated or not is_ready]
     if to_start:
         up(world, to_start)
-    for name in to_start:
-        notice = get_service(name).startup_notice
-        if notice:
-            print(f"{name} was started: {notice}")
 
 
 def _check_unmanaged(world: World, names: Sequence[str]) -> list[Status]:
@@ -180,19 +186,6 @@ def _stop(names: list[str], progress: Progress = lambda text: None) -> list[str]
     return stopped
 
 
-def kill(name: str) -> None:
-    """Kill all processes of a service, as a crash would, and wait for their end; for lessons and tests.
-
-    The process that the pid file names may be the parent of the one that works: Spark's is Python,
-    and its child a JVM. PostgreSQL's backends have process groups of their own.
-    """
-    running = process.running_process(name)
-    if running:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
-    process.kill_orphans(name)
-
-
 def status(world: World) -> list[Status]:
     """Return the status of every service of the world, including services started on demand.
 
@@ -200,7 +193,7 @@ def status(world: World) -> list[Status]:
     """
     world = world.base
     external = [name for name in remote.service_names(world) if not world.manages(name)]
-    own = [*services.default_services(world), *services.ON_DEMAND_SERVICES, *pidfiles.names()]
+    own = [*services.DEFAULT_SERVICES, *services.ON_DEMAND_SERVICES, *pidfiles.names()]
     own = [
         name
         for name in dict.fromkeys(own)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
-from typing import Optional
+from typing import Collection, Optional
 
 import psutil
 
@@ -36,15 +36,8 @@ from .artifacts import CONF_DIR
 # a Spark Connect session sets variables that prevent a classic session from starting, and
 # PYTHONPATH may name another pyspark than the pinned one.
 STRIPPED_ENV_PREFIXES = (
-    "WORKBENCH_SECRET_",
-    "SPARK_",
-    "PYSPARK_",
-    "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS",
-    "JDK_JAVA_OPTIONS",
-    "PG",
-    "PYTHONPATH",
-    "PYTHONHOME",
+    *"WORKBENCH_SECRET_ SPARK_ PYSPARK_ JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS".split(),
+    *"PG PYTHONPATH PYTHONHOME".split(),
 )
 # Set in the environment of every service: it identifies the process without a pid file.
 SERVICE_ID_ENV = "WORKBENCH_SERVICE"
@@ -70,7 +63,6 @@ class Service(ABC):
         name: its name, as in `workbench status`.
         depends_on: services that must run before this one.
         stop_signal: signal to the process group for a regular stop.
-        startup_notice: text for the user after a start.
         writes_own_log: whether the process writes and rotates its log file itself. Then its standard
             output has a second file.
     """
@@ -78,7 +70,6 @@ class Service(ABC):
     name: str
     depends_on: tuple[str, ...] = ()
     stop_signal = signal.SIGTERM
-    startup_notice = ""
     writes_own_log = False
 
     @abstractmethod
@@ -292,8 +283,8 @@ def start(service: Service, world: World) -> str:
             # A process that was killed a moment ago may end during the wait: start a new one.
             if running_process(service.name):
                 raise
-    kill_orphans(service.name)
-    _require_free_ports(service, world)
+    kill(service.name)
+    require_free_ports(service, world)
     _spawn(service, world)
     _wait_ready(service, world)
     return "started"
@@ -320,9 +311,15 @@ def _wait_ready(service: Service, world: World) -> None:
     )
 
 
-def _require_free_ports(service: Service, world: World) -> None:
-    """Raise StackError if another process has a port of a service."""
-    for port in service.ports(world):
+def require_free_ports(service: Service, world: World, ignored: Collection[int] = ()) -> None:
+    """Raise StackError if another process has a port of a service.
+
+    Args:
+        service: the service that is about to start.
+        world: the world that it starts for.
+        ignored: ports of services that are stopped before this one starts.
+    """
+    for port in {*service.ports(world)}.difference(ignored):
         # A predecessor that has just died may not have freed its ports yet.
         with contextlib.suppress(WorkbenchError):
             wait_until(partial(_is_free, port), "", timeout=FREE_SECONDS, interval=0.05)
@@ -380,9 +377,9 @@ def _spawn(service: Service, world: World) -> None:
 
 
 def writes_archive(name: str) -> bool:
-    """Return whether a running service writes an archive of classes when it stops."""
+    """Return whether a running service writes an archive of classes when it stops, which takes some seconds."""
     # A service that is still starting has not loaded all classes of a start.
-    return cds.writes_archive(temp_dir(name)) and not down_reason(name)
+    return any(temp_dir(name).glob("*.jsa")) and not down_reason(name)
 
 
 def stop(name: str) -> bool:
@@ -397,7 +394,7 @@ def stop(name: str) -> bool:
             os.killpg(process.pid, pidfiles.read(name)["stop_signal"])
         seconds = STOP_SECONDS + ARCHIVE_SECONDS * archives
         alive = psutil.wait_procs([process, *_find_orphans(name)], timeout=seconds)[1]
-    had_orphans = kill_orphans(name)
+    had_orphans = kill(name)
     if archives and not alive:
         cds.keep(temp_dir(name))
     pidfiles.pid_file(name).unlink(missing_ok=True)
@@ -405,11 +402,12 @@ def stop(name: str) -> bool:
     return process is not None or had_orphans
 
 
-def kill_orphans(name: str) -> bool:
-    """Kill the remaining processes of a service.
+def kill(name: str) -> bool:
+    """Kill all processes of a service, as a crash would, and wait for their end.
 
     Examples are a process that ignores its stop signal, the backends of a PostgreSQL that was killed
-    by SIGKILL, and a process without a pid file, because its starter was killed.
+    by SIGKILL, the JVM of a Spark whose Python was killed, and a process without a pid file, because its
+    starter was killed.
 
     Returns:
         Whether there was any process.
@@ -449,13 +447,13 @@ def _find_orphans(name: str) -> list[psutil.Process]:
     ]
 
 
-def log_tail(name: str, lines: int = 12) -> str:
+def log_tail(name: str) -> str:
     """Return the last lines of a service's log and of its standard output, for an error."""
     return "\n".join(
         f"    | {line[:200]}"
         for file in (log_file(name), stdout_file(name))
         if file.is_file()
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines()[-12:]
     )
 
 

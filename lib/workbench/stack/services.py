@@ -36,50 +36,39 @@ S3_KEY_ID, S3_KEY = "WORKBENCHLAKE0000000", "s3.key"
 KAFKA_CLUSTER_ID = "d29ya2JlbmNoLWxha2VzYQ"
 DEFAULT_SERVICES = ("postgres", "kafka", "connect", "s3", "spark")
 ON_DEMAND_SERVICES = ("apicurio", "mariadb")  # started by the notebooks that need them
-# passwords of an instance
+# passwords and keys of an instance
 SECRETS = (
     "postgres.admin",
     "postgres.replication",
     "mysql.admin",
     "mysql.replication",
     "connect.admin",
+    S3_KEY,
 )
 # Maximum size of a Java service's log file in bytes. The databases' logs are small and not limited.
 LOG_SIZE = 10 << 20
-# JIT compilation. Over notebooks 11 to 13 the full compiler uses nearly half of the CPU time
-# without benefit; services that handle 100,000 rows repeatedly run two to three times as fast with
-# it. The code cache has the size of the full compiler's: at the default of quick, a fifth of it,
-# Spark's code is evicted.
-COMPILERS: dict[str, list[str]] = {
-    "quick": ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"],
-    "full": [],
-}
 # Avro allocates memory for strings, bytes and lists before it reads them, with the length that the
 # message declares. So a malformed message can exhaust a JVM's memory. A message that declares more
 # than these limits is rejected. The limit of items also bounds the time for items of zero bytes: a
 # JVM needs a second for this number.
 MAX_TEXT_BYTES, MAX_LIST_ITEMS = 32 << 20, 1 << 20
-AVRO_LIMITS = [
-    f"-Dorg.apache.avro.limits.string.maxLength={MAX_TEXT_BYTES}",
-    f"-Dorg.apache.avro.limits.bytes.maxLength={MAX_TEXT_BYTES}",
-    f"-Dorg.apache.avro.limits.collectionItems.maxLength={MAX_LIST_ITEMS}",
-]
-
-
-def java_options(compiler: str) -> list[str]:
-    """Return the options of every Java service.
-
-    The serial garbage collector halves the start-up time. The time zone is UTC, because local time can
-    go back.
-    """
-    return [
-        "-XX:+UseSerialGC",
-        "-XX:-UsePerfData",
-        "-Djava.net.preferIPv4Stack=true",
-        "-Duser.timezone=UTC",
-        *AVRO_LIMITS,
-        *COMPILERS[compiler],
-    ]
+# The options of every Java service. The serial garbage collector halves the start-up time. The time zone is
+# UTC, because local time can go back. JIT compilation: over notebooks 11 to 13 the full compiler uses nearly
+# half of the CPU time without benefit; services that handle 100,000 rows repeatedly run two to three times as
+# fast with it (-XX:TieredStopAtLevel=4). The code cache has the size of the full compiler's: at the default of
+# the quick one, a fifth of it, Spark's code is evicted.
+JAVA_OPTIONS = f"""
+-XX:+UseSerialGC
+-XX:-UsePerfData
+-Djava.net.preferIPv4Stack=true
+-Duser.timezone=UTC
+-Dorg.apache.avro.limits.string.maxLength={MAX_TEXT_BYTES}
+-Dorg.apache.avro.limits.bytes.maxLength={MAX_TEXT_BYTES}
+-Dorg.apache.avro.limits.collectionItems.maxLength={MAX_LIST_ITEMS}
+-XX:ReservedCodeCacheSize=240m
+-XX:TieredStopAtLevel=1
+{os.environ.get("WORKBENCH_JAVA_OPTIONS", "")}
+""".split()
 
 
 def java_logging_options(name: str, level: str = "info") -> list[str]:
@@ -106,7 +95,6 @@ class JavaService(Service):
 
     def java(
         self,
-        world: World,
         class_path: Sequence[Path],
         *arguments: object,
         options: Sequence[str] = (),
@@ -114,16 +102,14 @@ class JavaService(Service):
         """Return the command line.
 
         Args:
-            world: world of the service.
             class_path: jars.
             arguments: arguments of the main class.
             options: further options of Java.
         """
-        general = java_options(world.stack.java_compiler)
         return [
             str(artifacts.java_home() / "bin" / "java"),
-            *general,
-            *cds.options(temp_dir(self.name), general, class_path),
+            *JAVA_OPTIONS,
+            *cds.options(temp_dir(self.name), JAVA_OPTIONS, class_path),
             f"-Xmx{self.heap}",
             *options,
             *java_logging_options(self.name),
@@ -152,14 +138,14 @@ class Kafka(JavaService):
         return port, port + 1
 
     def settings(self, world: World) -> object:
-        return world.kafka.bootstrap, world.stack.java_compiler
+        return world.kafka.bootstrap
 
     def initialize(self, world: World) -> None:
         """Format the storage, unless that has been done."""
         if (data_dir("kafka") / "meta.properties").exists():
             return
         class_path = os.pathsep.join(map(str, artifacts.jars("kafka")))
-        java = [artifacts.java_home() / "bin" / "java", *java_options("quick"), "-cp", class_path]
+        java = [artifacts.java_home() / "bin" / "java", *JAVA_OPTIONS, "-cp", class_path]
         arguments = ["format", "--ignore-formatted", "-t", KAFKA_CLUSTER_ID, "-c"]
         command = [*java, "kafka.tools.StorageTool", *arguments, self._conf(world)]
         run_command([*map(str, command)], "Kafka could not format its storage")
@@ -174,7 +160,7 @@ class Kafka(JavaService):
         )
 
     def command(self, world: World) -> list[str]:
-        return self.java(world, artifacts.jars("kafka"), self._conf(world))
+        return self.java(artifacts.jars("kafka"), self._conf(world))
 
     def ready(self, world: World) -> bool:
         """Return whether the broker lists topics."""
@@ -200,12 +186,7 @@ class Connect(JavaService):
         return world.connect.url
 
     def settings(self, world: World) -> object:
-        return (
-            world.kafka.bootstrap,
-            world.connect.user,
-            world.stack.java_compiler,
-            self._user_plugins(),
-        )
+        return world.kafka.bootstrap, world.connect.user, self._user_plugins()
 
     def _user_plugins(self) -> list[str]:
         """Return the plugins that the user has put into var/plugins: one folder of jars for each."""
@@ -252,10 +233,10 @@ class Connect(JavaService):
         users = secrets.write_connect_users({user: world.connect.password.reveal()})
         login = render_conf(self.name, "connect-login.conf", users=users, user=user)
         # The converters call the registry over HTTPS.
-        truststore = artifacts.truststore_options(data_dir(self.name), [tls.certificate_files()[0]])
+        truststore = artifacts.truststore_options(data_dir(self.name), tls.certificate_files()[0])
         # Most objects of a snapshot are short-lived: a large young generation is collected less often.
         options = ["-Xmn448m", *truststore, f"-Djava.security.auth.login.config={login}"]
-        return self.java(world, artifacts.jars("kafka"), settings, options=options)
+        return self.java(artifacts.jars("kafka"), settings, options=options)
 
     def ready(self, world: World) -> bool:
         """Return whether Connect knows its connectors.
@@ -280,7 +261,7 @@ class Apicurio(JavaService):
         return world.registry.url
 
     def settings(self, world: World) -> object:
-        return world.registry.url, world.stack.java_compiler
+        return world.registry.url
 
     def command(self, world: World) -> list[str]:
         home = artifacts.LIB / "apicurio-registry-app"
@@ -298,7 +279,7 @@ class Apicurio(JavaService):
             certificate=certificate,
             key=key,
         )
-        return self.java(world, jars, options=[f"@{settings}"])
+        return self.java(jars, options=[f"@{settings}"])
 
     def ready(self, world: World) -> bool:
         """Return whether the registry describes itself."""
@@ -309,7 +290,6 @@ class S3(Service):
     """The S3 endpoint."""
 
     name = "s3"
-    startup_notice = "it holds the lake in memory: the lake is empty now"
 
     def address(self, world: World) -> str:
         return world.lake.endpoint
@@ -321,8 +301,8 @@ class S3(Service):
         return {"INITIAL_NO_AUTH_ACTION_COUNT": "0"}  # read when moto is imported
 
     def initialize(self, world: World) -> None:
-        """Create the key."""
-        _s3_environment(world)
+        """Say what a start means."""
+        print("s3 was started: it holds the lake in memory: the lake is empty now")
 
     def command(self, world: World) -> list[str]:
         bucket = paths.parse_s3_uri(world.lake.root)[0]
@@ -331,17 +311,6 @@ class S3(Service):
     def ready(self, world: World) -> bool:
         """Return whether the endpoint rejects an unsigned request."""
         return _request(world.lake.endpoint).status_code == 403
-
-
-def _s3_environment(world: World) -> dict[str, str]:
-    """Return the environment for access to a lake in S3.
-
-    The key of the embedded endpoint is created at the first call.
-    """
-    if world.uses_embedded_s3:
-        secrets.ensure([S3_KEY])
-        secrets.write_s3_credentials(S3_KEY_ID, secrets.read()[S3_KEY])
-    return {name: value for name, value in params.lake_variables(world).items() if value}
 
 
 def optional_artifacts(world: World) -> list[str]:
@@ -364,7 +333,6 @@ class Spark(Service):
         return {
             "spark": world.spark.model_dump(),
             "tables": world.lake.tables,
-            "java_compiler": world.stack.java_compiler,
             "endpoint": world.lake.endpoint,
             "region": world.region,
             "versions": artifacts.versions(),
@@ -380,8 +348,8 @@ class Spark(Service):
             # Spark needs it to start an executor. PySpark's wheel lacks the file that contains it.
             "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
             # of the Java that assembles the command line of Spark
-            "SPARK_LAUNCHER_OPTS": " ".join([*java_options("quick"), *cds.base_options()]),
-            **_s3_environment(world),
+            "SPARK_LAUNCHER_OPTS": " ".join([*JAVA_OPTIONS, *cds.base_options()]),
+            **{name: value for name, value in params.lake_variables(world).items() if value},
         }
 
     def command(self, world: World) -> list[str]:
@@ -421,11 +389,6 @@ def get_service(name: str) -> Service:
 def has_service(world: World, name: str) -> bool:
     """Return whether the embedded stack of a world starts and stops a service."""
     return world.manages(name) and (name != "s3" or world.uses_embedded_s3)
-
-
-def default_services(world: World) -> list[str]:
-    """Return the services that this world's stack starts and manages, without ON_DEMAND_SERVICES."""
-    return [name for name in DEFAULT_SERVICES if has_service(world, name)]
 
 
 def with_dependencies(world: World, names: Sequence[str]) -> list[str]:
