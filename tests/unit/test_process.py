@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
@@ -402,11 +403,22 @@ def test_jars_are_fetched_before_anything_starts(make, monkeypatch):
     assert fetched == ["jars", "started"]
 
 
+class AfterConnect(services.Connect):
+    name = "after_connect"
+    depends_on = ("connect",)
+
+
 def test_each_service_stops_before_what_it_needs(monkeypatch):
     stopped = []
-    monkeypatch.setattr(process, "stop", lambda name: stopped.append(name) or True)
+    monkeypatch.setitem(services.SERVICES, AfterConnect.name, AfterConnect())
+    monkeypatch.setattr(
+        process,
+        "stop",
+        lambda name: time.sleep(0.01 * (name == "connect")) or stopped.append(name) or True,
+    )
     assert set(lifecycle._stop(list(services.SERVICES))) == set(services.SERVICES)
     before = [
+        ("after_connect", "connect"),
         ("connect", "kafka"),
         ("connect", "postgres"),
         ("spark", "s3"),

@@ -173,9 +173,12 @@ def stop(*names: str) -> list[str]:
 def _stop(names: list[str], progress: Progress = lambda text: None) -> list[str]:
     """Stop these services, dependents first; return the names of those that had a process."""
     stopped: list[str] = []
-    known = [services.SERVICES[name] for name in names if name in services.SERVICES]
-    required = {name for service in known for name in service.depends_on}
-    for batch in (sorted({*names} - required), sorted({*names} & required)):
+    remaining = {*names}
+    while remaining:
+        known = [services.SERVICES[name] for name in remaining if name in services.SERVICES]
+        required = {name for service in known for name in service.depends_on}
+        batch = sorted(remaining - required)
+        remaining &= required
         writers = ", ".join(filter(process.writes_archive, batch))
         if writers:
             progress(f"{writers}: writing an archive of classes, for faster starts")
