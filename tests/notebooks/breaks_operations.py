@@ -98,9 +98,9 @@ amounts_without_spark = lambda: _amounts() + 1""",
         # the later commit is away while the ingest runs
         Break(
             "the ingest refuses to write before a later commit",
-            "ahead.rename(ahead.with_suffix('.away'))",
+            "ahead.rename(payments_away := timeline.parent / 'away')",
             {"the ingest refuses to write before a later commit": "no failure"},
-            undo="ahead.with_suffix('.away').rename(ahead)",
+            undo="payments_away.rename(ahead)",
         ),
         # nothing was removed from the topic
         Break(
