@@ -157,7 +157,7 @@ def test_only_the_files_of_secrets_hold_them(passwords):
     """Logs, configurations, pid files and the services' data: Connect's own topic, the database,
     the checkpoints."""
     found = set(holding(paths.state_dir(), passwords.values()))
-    assert found == {f"secrets/{n}" for n in (*services.SECRETS, ".users")}
+    assert found == {f"secrets/{n}" for n in (*services.SECRETS, ".users", ".aws")}
     modes = {stat.S_IMODE(file.stat().st_mode) for file in secrets.secrets_dir().iterdir()}
     assert modes == {0o600}, [oct(mode) for mode in modes]
     assert (
