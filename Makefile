@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 UV_VENV := uv venv --quiet --seed --python '>=3.10,<3.14'
 BIN := .venv/bin
 STAMP := .venv/.installed
-# the packages of tests and development besides
+# like STAMP, for the packages that only tests and development need
 DEV_STAMP := .venv/.installed-dev
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --progress-bar on --no-compile
 # --world, --param …: make run ARGS="10_outbox --world cluster"
@@ -37,7 +37,7 @@ $(DEV_STAMP): $(STAMP) requirements-dev.lock
 	@$(INSTALL) --require-hashes -r requirements-dev.lock
 	@touch $(DEV_STAMP)
 
-dev: $(DEV_STAMP) ## install what tests and development need besides
+dev: $(DEV_STAMP) ## also install the packages of tests and development
 
 demo: $(STAMP) ## install, start the stack, run the outbox walkthrough, write its report
 	@$(BIN)/workbench demo $(ARGS)

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
@@ -409,14 +408,16 @@ class AfterConnect(services.Connect):
 
 
 def test_each_service_stops_before_what_it_needs(monkeypatch):
-    stopped = []
+    batches = []
     monkeypatch.setitem(services.SERVICES, AfterConnect.name, AfterConnect())
-    monkeypatch.setattr(
-        process,
-        "stop",
-        lambda name: time.sleep(0.01 * (name == "connect")) or stopped.append(name) or True,
-    )
+
+    def stop_all(stop, names):
+        batches.append(names)
+        return [True] * len(names)
+
+    monkeypatch.setattr(lifecycle, "_run_parallel", stop_all)
     assert set(lifecycle._stop(list(services.SERVICES))) == set(services.SERVICES)
+    stopped = {name: number for number, names in enumerate(batches) for name in names}
     before = [
         ("after_connect", "connect"),
         ("connect", "kafka"),
@@ -424,7 +425,7 @@ def test_each_service_stops_before_what_it_needs(monkeypatch):
         ("spark", "s3"),
     ]
     for first, second in before:
-        assert stopped.index(first) < stopped.index(second), stopped
+        assert stopped[first] < stopped[second], batches
     assert list(lifecycle._stop([])) == [] and list(lifecycle._stop(["kafka"])) == ["kafka"]
 
 

@@ -120,7 +120,7 @@ def _to_stack_error(error: Exception, location: str) -> Optional[StackError]:
     known = [row for row in CATALOG["errors"] if re.search(row["codes"], names)]
     if not known and not code:
         return None
-    row = [*known, CATALOG["other_error"]][0]
+    row = known[0] if known else CATALOG["other_error"]
     if row.get("is_login"):
         client.cache_clear()  # a client keeps its credentials, and that there were none
     message = row["message"].format(max_attempts=MAX_ATTEMPTS)

@@ -28,9 +28,8 @@ from ..source import postgres
 
 CONNECTORS_DIR = ROOT / "params" / "connectors"
 CONNECTOR_CATALOG = yaml_files.load(Path(__file__).with_name("catalog.yaml"))
-MYSQL_CONNECTORS = CONNECTOR_CATALOG[
-    "mysql_connectors"
-]  # {engine of a world's mysql: connector class}
+# {engine of a world's mysql: connector class}
+MYSQL_CONNECTORS = CONNECTOR_CATALOG["mysql_connectors"]
 SCHEMA_HISTORY_TOPIC = "schema.history.internal.kafka.topic"
 SECRET_KEYS = re.compile(
     r"password|passphrase|secret|credential|jaas|user\.info|keystore\.key$|private.?key|api.?key|"

@@ -177,10 +177,8 @@ class KafkaConnect(Connect):
                     retry_statuses=(),
                     timeout=timeout,
                 )
-            except (
-                StackError,
-                ParamsError,
-            ) as e:  # a stack that was never started has no password yet
+            # ParamsError: a stack that was never started has no password yet
+            except (StackError, ParamsError) as e:
                 raise self._service_lost_error() or e from None
             is_busy = response.status_code in BUSY_STATUSES
             # Connect stores its state in Kafka: without Kafka its requests fail

@@ -17,6 +17,7 @@ from .configs import (
 
 # of a ParsingException; the innermost cause has another message without the statement
 UNKNOWN_STATEMENT = re.compile(r"with the statement '(.+?)'\s*\n", re.DOTALL)
+MAX_STATEMENT_CHARS = 1000
 
 
 class PartStatus(TypedDict):
@@ -208,7 +209,7 @@ def summarize_stacktrace(trace: str) -> str:
     """
     unknown = UNKNOWN_STATEMENT.search(trace)
     if unknown:
-        return f"Debezium cannot parse the statement {unknown[1][:1000]}"
+        return f"Debezium cannot parse the statement {unknown[1][:MAX_STATEMENT_CHARS]}"
     lines = [line.strip() for line in trace.strip().splitlines()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     # the error for a lost offset contains the whole internal state

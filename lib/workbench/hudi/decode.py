@@ -51,14 +51,14 @@ ENCODED_KEY_FORMAT = {
 }
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hudi's name of the partition for null
 MAX_FOLDER_BYTES = 255
-# SQL of why a folder cannot have a text in its name. Of its length it takes the greatest: Hudi escapes some of these
-# characters.
-UNUSABLE_PARTITION = r"""
-    CASE WHEN row.`{name}` IN ('', '__HIVE_DEFAULT_PARTITION__') THEN
+# SQL of the greatest length of the name of a text's folder: Hudi escapes some of these characters.
+FOLDER_BYTES = r"octet_length(regexp_replace(row.`{name}`, r'[\x00-\x7F&&[^A-Za-z0-9_.-]]', '%XX'))"
+# SQL of why a folder cannot have a text in its name
+UNUSABLE_PARTITION = """
+    CASE WHEN row.`{name}` IN ('', '{null}') THEN
         'partition field {name} is an empty text, which queries read as null'
-    WHEN octet_length(regexp_replace(row.`{name}`, r'[\x00-\x7F&&[^A-Za-z0-9_.-]]', '%XX')) > {limit} THEN
-        concat('partition field {name} has {limit} bytes at most, as the name of a folder, and not ',
-            octet_length(regexp_replace(row.`{name}`, r'[\x00-\x7F&&[^A-Za-z0-9_.-]]', '%XX')))
+    WHEN {bytes} > {limit} THEN
+        concat('partition field {name} has {limit} bytes at most, as the name of a folder, and not ', {bytes})
     END"""
 
 
@@ -253,7 +253,10 @@ def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, str]:
     for name in table.partition if table.checks_partition else ():
         if isinstance(schema[name].dataType, T.StringType):
             limit = MAX_FOLDER_BYTES - len(f"{name}=".encode())
-            reasons[name] = UNUSABLE_PARTITION.format(name=name, limit=limit)
+            length = FOLDER_BYTES.format(name=name)
+            reasons[name] = UNUSABLE_PARTITION.format(
+                name=name, null=NULL_PARTITION, bytes=length, limit=limit
+            )
     return reasons
 
 

@@ -36,8 +36,15 @@ from .artifacts import CONF_DIR
 # a Spark Connect session sets variables that prevent a classic session from starting, and
 # PYTHONPATH may name another pyspark than the pinned one.
 STRIPPED_ENV_PREFIXES = (
-    *"WORKBENCH_SECRET_ SPARK_ PYSPARK_ JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS".split(),
-    *"PG PYTHONPATH PYTHONHOME".split(),
+    "WORKBENCH_SECRET_",
+    "SPARK_",
+    "PYSPARK_",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "PG",
+    "PYTHONPATH",
+    "PYTHONHOME",
 )
 # Set in the environment of every service: it identifies the process without a pid file.
 SERVICE_ID_ENV = "WORKBENCH_SERVICE"
