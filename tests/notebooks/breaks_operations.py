@@ -13,14 +13,14 @@ slow_ingest, slow_connector = (part.head(1).assign(to_topic_s=-1.0, to_lake_s=-1
             {
                 **{
                     f"{name}: changes were sampled": "1 changes"
-                    for name in ("no pause", "pause of 4 s", "connector every 2 s")
+                    for name in ("no pause", "pause of 2 s", "connector every 2 s")
                 },
                 **{
                     f"{name}: no change is visible before its message": "-1.000"
-                    for name in ("no pause", "pause of 4 s", "connector every 2 s")
+                    for name in ("no pause", "pause of 2 s", "connector every 2 s")
                 },
                 "connector every 2 s: to_topic_s is longer": "0.00 s more",
-                "pause of 4 s: apart from each other": "nan s",
+                "pause of 2 s: apart from each other": "nan s",
             },
         ),
         # the ingest runs, so only the message of `wait_until_captured` is unread, and newer samples move the freshness
@@ -48,7 +48,7 @@ _run = run
 
 def run(name, pause=0.0, **more):
     return _run(name, **more)""",
-            {"pause of 4 s: apart from each other": "more than 3.9 s"},
+            {"pause of 2 s: apart from each other": "more than 1.9 s"},
             undo="run = _run",
         ),
     ),

@@ -427,16 +427,16 @@ topics.wait_for_messages(world, outbox.flow.topic(world), sum(start.values()) + 
         Break(
             "source_rows = outbox.flow.rows(world)",
             """
-spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 10300")
+spark.sql("DELETE FROM datalake.cdc_events WHERE order_id = 11070")
 spark.sql("UPDATE datalake.cdc_events SET order_items = '[{}]' WHERE order_id = 11075")""",
             {
                 "lake = source after the changes": (
-                    "order_id=10300: missing in lake",
+                    "order_id=11070: missing in lake",
                     "order_id=11075, order_items: lake",
                 ),
                 "orders now": ("lake 829", "before + 1 830"),
                 "items of 11075 in the lake": "lake 1",
-                "rows in both layouts": ("[829, 829]", "[830, 830]"),
+                "rows in both layouts": ("[199, 199]", "[200, 200]"),
             },
         ),
         Break(

@@ -2,6 +2,7 @@
 equals the source."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from lake_help import (
@@ -15,7 +16,7 @@ from lake_help import (
     table_content,
 )
 from workbench import connect, hudi, landing, stack, tracks
-from workbench.base import paths
+from workbench.base import paths, wait_until
 from workbench.base.errors import StackError
 from workbench.checks import check
 from workbench.source import postgres
@@ -189,3 +190,19 @@ def test_a_stream_that_waits_loses_nothing_when_kafka_restarts(world, spark):
     assert [row[0] for row in table_content(spark, table)] == [1, 2]
     hudi.drop(spark, world, table)
     topics.delete(world, topic)
+
+
+def test_a_wait_that_begins_before_a_snapshot_ends_after_it(flow):
+    """The log before the snapshot is not read, nor is the message in it that the wait is for."""
+    cluster = connect.backend(flow)
+    slot = connect.config(flow, outbox.CONNECTOR)["slot.name"]
+    cluster.stop(outbox.CONNECTOR)
+    cluster.call("DELETE", f"/connectors/{outbox.CONNECTOR}/offsets")
+    postgres.drop_slot(flow, slot)
+    before = postgres.log_position(flow)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(outbox.flow.wait_until_captured, flow)
+        wait_until(lambda: postgres.log_position(flow) != before, "the message in the log")
+        cluster.call("PUT", f"/connectors/{outbox.CONNECTOR}/resume")
+        waiting.result(timeout=120)
+    agrees(flow, "a new snapshot")

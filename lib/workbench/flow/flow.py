@@ -6,6 +6,7 @@ The functions are the same for every walkthrough. Only the captures differ.
 import base64
 import contextlib
 import threading
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -27,6 +28,7 @@ from ..topic import dlq, topics
 from .capture import Capture, CaptureSet
 
 CAPTURE_TIMEOUT_S = 300  # without a message of the connector
+MARK_INTERVAL_S = 5
 
 
 class CaptureFlow(CaptureSet):
@@ -190,15 +192,23 @@ class CaptureFlow(CaptureSet):
             self._wait_for(world, connector, is_reached)
 
     def _mark(self, world: World, connector: str) -> Callable[[], bool]:
-        """Write a message into the log; return a function that returns whether its topic has it."""
+        """Return a function that writes a message into the log, and returns whether its topic has it.
+
+        The function writes the message again after MARK_INTERVAL_S: the log before the end of a snapshot is
+        never read, and the connector may be about to begin one.
+        """
         topic = f"{self.config(world, connector)['topic.prefix']}.message"
         mark = uuid.uuid4().hex.encode()
         topics.create(world, topic)
         start = topics.end_offsets(world, topic)
-        statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
-        self.db.query(world, statement, [mark.decode()], self.database)
+        due = 0.0
 
         def has_arrived() -> bool:
+            nonlocal due
+            if time.monotonic() >= due:
+                statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
+                self.db.query(world, statement, [mark.decode()], self.database)
+                due = time.monotonic() + MARK_INTERVAL_S
             values = [m.value() or b"" for m in topics.read_all(world, topic, start_offsets=start)]
             return any(mark in v or base64.b64encode(mark) in v for v in values)
 
