@@ -155,12 +155,15 @@ def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas)
     by_schema, broken = group_by_schema(uris)
     ids = {uri: id for id, group in by_schema.items() for uri in group}
     parts = []
-    for id in schemas.resolve(Counter(ids[uri] for uri in reversed(uris) if uri in ids)):
-        row, lost, reason = schemas.convert("record", id)
-        schema = schemas.resolved[id]
+    known = schemas.resolve(Counter(ids[uri] for uri in reversed(uris) if uri in ids))
+    nothing = F.lit(None).cast("string")
+    no_row = F.lit(None).cast(schemas.row_schema)
+    for id in known:
+        schema, reason = schemas.resolved[id], schemas.unreadable_reason(id)
         if schema.error:
             broken.update(dict.fromkeys(by_schema[id], reason))
             continue
+        row, lost = (no_row, nothing) if reason else schemas.convert("record", id)
         avsc = avro.for_spark(schema.definition, schemas.as_numbers)
         records = _read_records(spark, by_schema[id], avsc)
         decoded = add_columns(records, row=row)
@@ -169,8 +172,6 @@ def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas)
         parts.append(add_columns(decoded, lost=lost, error=error, text=text).drop("record"))
     if broken:
         errors = spark.createDataFrame(sorted(broken.items()), "file string, error string")
-        nothing = F.lit(None).cast("string")
-        no_row = F.lit(None).cast(schemas.row_schema)
         parts.append(add_columns(errors, row=no_row, lost=nothing, text=nothing))
     decoded = reduce(lambda a, b: a.unionByName(b), parts)
     return decoded.selectExpr("*", *NO_MESSAGE)
