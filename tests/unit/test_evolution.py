@@ -256,7 +256,7 @@ def test_names_that_differ_in_case_only_are_one_name():
         LakeError, match="(?s)t has country and COUNTRY, which Spark and Athena.*rename one"
     ):
         evolution.merge_schemas("t", row("id int, country string"), row("id int, COUNTRY string"))
-    with pytest.raises(LakeError, match=r"t\.a has X and x"):
+    with pytest.raises(LakeError, match=r"t\.a has x and X"):
         evolution.merge_schemas("t", row("a struct<x:int,X:int>"))
 
 

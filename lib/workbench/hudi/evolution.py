@@ -117,7 +117,7 @@ def _merge_fields(old: T.StructType, new: T.StructType, path: str) -> T.StructTy
         same_name = names.setdefault(name.lower(), name)
         if same_name != name:
             raise LakeError(
-                f"{path} has {name} and {same_name}, which Spark and Athena take for one",
+                f"{path} has {same_name} and {name}, which Spark and Athena take for one",
                 hint="rename one at the source",
             )
         old_type = old_types.get(name, new_type)
