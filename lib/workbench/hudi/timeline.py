@@ -373,23 +373,19 @@ def check_type(table: Table) -> None:
         f"table {table.name} is {stored}, not {TABLE_TYPES[table.type]}",
         location=f"{table.base}/.hoodie",
         expected=f'type="{name}"',
-        hint="name this type, because `rows` may choose another one; or drop the table and ingest it anew",
+        hint="name this type, or drop the table and ingest it anew",
     )
 
 
 def _read_properties(table: Table) -> dict[str, str]:
     text = files.read_text(f"{table.base}/.hoodie/hoodie.properties") or ""
     lines = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
-    return {name.strip(): _unescape(value.strip()) for name, separator, value in lines if separator}
-
-
-def _unescape(value: str) -> str:
-    """Return a value of a properties file of Java, which escapes `:`, `=` and what is not Latin-1."""
-    return re.sub(
-        r"\\(?:u([0-9A-Fa-f]{4})|(.))",
-        lambda match: chr(int(match[1], 16)) if match[1] else match[2],
-        value,
-    )
+    # Java escapes : and =
+    return {
+        name.strip(): re.sub(r"\\(.)", r"\1", value.strip())
+        for name, separator, value in lines
+        if separator
+    }
 
 
 def archive_folder(table: Table) -> str:
