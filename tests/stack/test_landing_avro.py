@@ -214,35 +214,6 @@ def bench(world, spark, table):
     topics.delete(world, topic)
 
 
-def test_what_is_not_avro_of_a_known_schema_stays_out_of_the_files(bench, world):
-    ids = bench.register(V1)
-    good = wire_message(ids.glob, v1(1, 1))
-    bench.send(
-        good,
-        wire_message(4711, v1(2, 1)),
-        good + b"x",
-        good[:-1],
-        b'{"id": 1}',
-        None,
-        wire_message(ids.glob, v1(3, 1)),
-    )
-    done = bench.land()
-    assert (done.records, done.tombstones, done.dead_letters) == (2, 1, 4)
-    reasons = {o: r["reason"] for o, r in bench.letters().items()}
-    assert (
-        reasons[1]
-        == "schema globalId 4711 is not in the registry (registry.wire is apicurio_legacy8)"
-    )
-    assert all(
-        reasons[n].startswith(f"the bytes are not Avro of schema globalId {ids.glob}: ")
-        for n in (2, 3)
-    )
-    assert reasons[4] == "not Avro in wire format apicurio_legacy8: 00, 8 bytes of schema id"
-    (rows,) = contents(landed(world, bench.topic)).values()
-    assert [r["id"] for r in rows] == [1, 3]
-    assert bench.ingest().upserts == 2 and set(bench.rows()) == {1, 3}
-
-
 def test_schemas_that_alternate_come_out_as_the_newest(bench, world):
     old, new = bench.register(V1), bench.register(V2)
     bench.send(
