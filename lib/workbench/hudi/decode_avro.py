@@ -165,7 +165,12 @@ def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas)
             continue
         row, lost = (no_row, nothing) if reason else schemas.convert("record", id)
         avsc = avro.for_spark(schema.definition, schemas.as_numbers)
-        records = _read_records(spark, by_schema[id], avsc)
+        reader = spark.read.format("avro").options(
+            avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED"
+        )
+        records = reader.load(by_schema[id]).select(
+            F.struct("*").alias("record"), F.input_file_name().alias("file")
+        )
         decoded = add_columns(records, row=row)
         text = F.to_json("record", {"ignoreNullFields": "false"})
         error = F.lit(reason or None).cast("string")
@@ -175,15 +180,6 @@ def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas)
         parts.append(add_columns(errors, row=no_row, lost=nothing, text=nothing))
     decoded = reduce(lambda a, b: a.unionByName(b), parts)
     return decoded.selectExpr("*", *NO_MESSAGE)
-
-
-def _read_records(spark: SparkSession, uris: list[str], avsc: Any) -> DataFrame:
-    reader = spark.read.format("avro").options(
-        avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED"
-    )
-    return reader.load(uris).select(
-        F.struct("*").alias("record"), F.input_file_name().alias("file")
-    )
 
 
 def group_by_schema(uris: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
