@@ -283,16 +283,6 @@ def test_versions_in_one_batch_lose_nothing_whatever_their_order(bench):
     }
 
 
-def test_versions_that_no_column_holds_stop_before_anything_is_written(bench):
-    bench.send(FIRST, {"id": 1, "__lsn": 1})
-    bench.send(CHANGES["change int to string"], {"id": 2, "__lsn": 2, "year": "MMI"})
-    with pytest.raises(
-        LakeError, match="m.movies.Value.year was int and becomes string: its column cannot follow"
-    ):
-        bench.go()
-    assert not hudi.exists(bench.table)
-
-
 def test_a_key_column_of_another_type_is_refused_before_anything_is_written(bench):
     bench.send(FIRST, *[{"id": n, "__lsn": n} for n in (1, 2, 3)])
     assert bench.go().upserts == 3

@@ -26,14 +26,11 @@ LOSSLESS_WIDENINGS = {
     *((small, "int") for small in ("tinyint", "smallint")),
     *((whole, wide) for whole in ("tinyint", "smallint", "int") for wide in ("bigint", "double")),
 }
-RECAPTURE_HINT = (
-    "capture it anew, as the topic keeps both types: `workbench recapture FLOW` removes the topics and the "
-    "lake tables of a flow, and ingests a new snapshot; for a table of no flow, run hudi.drop and ingest the topic of "
-    "a new connector"
-)
 INCOMPATIBLE_HINT = (
     "leave its type as it was: of a bigint unsigned set the connector's bigint.unsigned.handling.mode (long: "
-    f"bigint; precise: decimal(20,0)). Or {RECAPTURE_HINT}"
+    "bigint; precise: decimal(20,0)). Or capture it anew, as the topic keeps both types: `workbench recapture FLOW` "
+    "removes the topics and the lake tables of a flow, and ingests a new snapshot; for a table of no flow, run "
+    "hudi.drop and ingest the topic of a new connector"
 )
 
 
