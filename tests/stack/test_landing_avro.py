@@ -57,10 +57,6 @@ def table(world, spark):
         hudi.drop(spark, world, each)
 
 
-def artists(**fields):
-    return {"key": ("artist_id",), "partition": ("nationality",), **fields}
-
-
 def landed(world, topic, folder="topics"):
     root = paths.local_path(world.lake.landing) / folder / topic
     return {

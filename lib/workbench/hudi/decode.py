@@ -107,11 +107,10 @@ def schemas_in(messages: DataFrame, in_memory: bool) -> Counter[str]:
     Returns:
         {id: messages}, that of the newest message first.
     """
-    position = F.struct("offset", "file").alias("at")
     found = messages.where("value IS NOT NULL AND schema IS NOT NULL")
-    found = found.select("schema", F.lit(1).alias("n"), position)
+    found = found.selectExpr("schema", "1 AS n", "struct(offset, file) AS at")
     if not in_memory:  # rows in the query plan are collected without a Spark job
-        found = found.groupBy("schema").agg(F.sum("n").alias("n"), F.max("at").alias("at"))
+        found = found.groupBy("schema").agg(F.expr("sum(n) AS n"), F.expr("max(at) AS at"))
         found = found.orderBy("at")
     found = found.where(~is_not_utf8(F.col("schema"))).select("schema", "n")
     counts: Counter[str] = Counter()
