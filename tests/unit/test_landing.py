@@ -13,8 +13,7 @@ from workbench.base.errors import ConnectorError, LakeError, StackError
 from workbench.hudi import changes
 from workbench.landing import job, messages
 from workbench.landing.formats import JsonLines, RecordEncoder, to_json_line
-from workbench.landing.partitioners import folder_by_fields
-from workbench.landing.sinks import LENSES, Sink
+from workbench.landing.sinks import LENSES, Sink, folder_by_fields
 from workbench.tracks import frames, outbox
 
 KCQL = (
