@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, Optional
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -27,22 +27,9 @@ DEFAULT_SCALE = 10  # digits after the decimal point of a numeric without precis
 MAX_VALUE_CHARS = 100  # of a value in the reason of a dead letter
 
 
-class ConvertedRow(NamedTuple):
-    """A row in other types than those that are sent.
-
-    Attributes:
-        schema: its type.
-        value: the row; null if the one that is sent is.
-        lost: which value the column `row` cannot hold (it is null there), and why; null if it holds
-            all.
-    """
-
-    schema: T.StructType
-    value: Column
-    lost: Column
-
-
-def convert(record: str, sent_schema: dict[str, Any], scales: Mapping[str, int]) -> ConvertedRow:
+def convert(
+    record: str, sent_schema: dict[str, Any], scales: Mapping[str, int]
+) -> tuple[T.StructType, Column, Column]:
     """Convert a record to analyst types.
 
     Args:
@@ -50,6 +37,10 @@ def convert(record: str, sent_schema: dict[str, Any], scales: Mapping[str, int])
         sent_schema: its schema, of Kafka Connect.
         scales: {column: digits after the decimal point} of numeric columns without precision; by
             default DEFAULT_SCALE.
+
+    Returns:
+        The type of the row; the row, null if the record is; and which value the column `row` cannot hold (it is
+        null there), and why, null if it holds all.
     """
     schema, values, reasons = T.StructType(), [], [F.lit(None).cast("string")]
     for field, sent_field in zip(to_spark(sent_schema, as_numbers=True), sent_schema["fields"]):
@@ -77,7 +68,7 @@ def convert(record: str, sent_schema: dict[str, Any], scales: Mapping[str, int])
         schema.add(field)
         values.append(value.alias(field.name))
     row = F.when(F.col(record).isNotNull(), F.struct(*values))
-    return ConvertedRow(schema, row, F.coalesce(*reasons))
+    return schema, row, F.coalesce(*reasons)
 
 
 def _element_name(schema: dict[str, Any]) -> Optional[str]:

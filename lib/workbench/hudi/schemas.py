@@ -142,7 +142,7 @@ class Schemas:
             connect = self.connect_schema(definition)
             sent = columns = connect_schema.to_spark(connect, self.as_numbers)
             if self.scales is not None:
-                columns = analyst_types.convert("row", connect, self.scales).schema
+                columns, *_ = analyst_types.convert("row", connect, self.scales)
         except LakeError as e:
             return WriterSchema(definition, error=e)
         return WriterSchema(definition, connect, sent, columns)
