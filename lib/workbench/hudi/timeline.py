@@ -378,12 +378,16 @@ def check_type(table: Table) -> None:
 def _read_properties(table: Table) -> dict[str, str]:
     text = files.read_text(f"{table.base}/.hoodie/hoodie.properties") or ""
     lines = [line.partition("=") for line in text.splitlines() if not line.startswith("#")]
-    # Java escapes : and =
-    return {
-        name.strip(): re.sub(r"\\(.)", r"\1", value.strip())
-        for name, separator, value in lines
-        if separator
-    }
+    return {name.strip(): _unescape(value.strip()) for name, separator, value in lines if separator}
+
+
+def _unescape(value: str) -> str:
+    """Return a value of a properties file of Java, which escapes `:`, `=` and what is not Latin-1."""
+    return re.sub(
+        r"\\(?:u([0-9A-Fa-f]{4})|(.))",
+        lambda match: chr(int(match[1], 16)) if match[1] else match[2],
+        value,
+    )
 
 
 def archive_folder(table: Table) -> str:
