@@ -12,6 +12,7 @@ import base64
 import decimal
 import io
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Callable, Optional
 
 import pyarrow
@@ -37,18 +38,18 @@ LOGICAL_TYPES = {
     ("int64", TIMESTAMP): pyarrow.timestamp("ms", tz="UTC"),
     ("int32", DATE): pyarrow.date32(),
 }
-FLOATS = ("float", "double")
-CONVERTED_TYPES = ("struct", "array", "bytes")  # those whose values of Avro are changed
 # {Connect's type: Python types of its values in JSON}
 JSON_TYPES: dict[Any, tuple[type, ...]] = {
     "boolean": (bool,),
     "string": (str,),
     "bytes": (str,),  # base64
-    **dict.fromkeys(FLOATS, (float, int)),
+    "float": (float, int),
+    "double": (float, int),
     "struct": (dict,),
     "array": (list,),
     **dict.fromkeys(INTEGER_BOUNDS, (int,)),
 }
+Converter = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -72,109 +73,136 @@ class Parquet:
         """Return the function that converts a value to one that pyarrow accepts for the schema."""
         if schema is None or schema.get("type") != "struct":
             raise ValueError("Parquet requires a struct with a schema")
-        arrow_field(schema, "the record")
-        return lambda value, line: arrow_value(value, schema, "the record", self.is_from_json)
+        _, convert = arrow_field(schema, "the record", self.is_from_json)
+        return lambda value, line: convert(value) if convert else value
 
     def encode_file(self, schema: Any, records: list[Any], name: str) -> bytes:
         """Return the bytes of a file."""
-        row_type = arrow_field(schema, "the record").type
-        rows = pyarrow.Table.from_struct_array(pyarrow.array(records, row_type))
+        field, _ = arrow_field(schema, "the record", self.is_from_json)
+        rows = pyarrow.Table.from_struct_array(pyarrow.array(records, field.type))
         out = io.BytesIO()
         parquet.write_table(rows, out, compression=self.codec, store_schema=False)
         return out.getvalue()
 
 
-def arrow_field(schema: dict[str, Any], path: str) -> pyarrow.Field:
-    """Return Arrow's field for the values of a Connect schema.
+def arrow_field(
+    schema: dict[str, Any], path: str, is_from_json: bool
+) -> tuple[pyarrow.Field, Optional[Converter]]:
+    """Return Arrow's field for the values of a Connect schema, and the converter of a value.
+
+    The converter raises ValueError if a value of JSON does not match the schema, or a decimal has too many
+    digits. None stands for a converter that returns each value unchanged.
 
     Args:
         schema: the Connect schema.
         path: path of the value in the record, for errors.
+        is_from_json: see Parquet.
 
     Raises:
         ValueError: Parquet has no such type, or Spark cannot read it.
     """
     kind: Any = schema.get("type")
     name: Any = schema.get("name")
-    arrow_type = LOGICAL_TYPES.get((kind, name)) or ARROW_TYPES.get(kind)
+    convert: Optional[Converter] = None
     if (kind, name) == ("bytes", DECIMAL):
-        precision, scale = decimal_digits(schema)
-        if not 0 <= scale <= precision:
-            raise ValueError(
-                f"{path} is a decimal with {scale} digits after the point; Spark has {MAX_DIGITS} in all"
-            )
-        arrow_type = pyarrow.decimal128(precision, scale)
+        arrow_type, convert = _decimal_type(schema, path)
     elif kind == "struct" and schema["fields"]:
         by_name = {  # of fields with one name the last is kept: a file with both is unreadable
-            field["field"]: arrow_field(field, f"{path}.{field['field']}")
+            field["field"]: arrow_field(field, f"{path}.{field['field']}", is_from_json)
             for field in schema["fields"]
         }
-        arrow_type = pyarrow.struct([*by_name.values()])
+        arrow_type = pyarrow.struct([field for field, _ in by_name.values()])
+        convert = _struct_converter({n: change for n, (_, change) in by_name.items() if change})
     elif kind == "array":
-        arrow_type = pyarrow.list_(arrow_field(schema["items"], f"{path}[]"))
-    if arrow_type is None:
-        raise ValueError(
-            f"{path} has type {kind!r}, which the landing cannot write to Parquet (a struct needs a "
-            "field)"
-        )
-    return pyarrow.field(schema.get("field", "element"), arrow_type, bool(schema.get("optional")))
-
-
-def arrow_value(value: Any, schema: dict[str, Any], path: str, is_from_json: bool) -> Any:
-    """Return a value as pyarrow takes it for the field of its Connect schema.
-
-    Args:
-        value: the value.
-        schema: its Connect schema, of which `arrow_field` has a field.
-        path: path of the value in the record, for errors.
-        is_from_json: see Parquet.
-
-    Raises:
-        ValueError: a value of JSON does not match the schema, or a decimal has too many digits.
-    """
-    kind = schema["type"]
+        item, convert_item = arrow_field(schema["items"], f"{path}[]", is_from_json)
+        arrow_type = pyarrow.list_(item)
+        convert = _array_converter(convert_item)
+    else:
+        arrow_type = LOGICAL_TYPES.get((kind, name)) or ARROW_TYPES.get(kind)
+        if arrow_type is None:
+            raise ValueError(
+                f"{path} has type {kind!r}, which the landing cannot write to Parquet (a struct needs a "
+                "field)"
+            )
     if is_from_json:
-        value = _decode_json(value, schema, path)
-    if value is None:
+        convert = _json_converter(schema, path, convert)
+    is_optional = bool(schema.get("optional"))
+    return pyarrow.field(schema.get("field", "element"), arrow_type, is_optional), convert
+
+
+def _struct_converter(converters: dict[str, Converter]) -> Optional[Converter]:
+    def convert(struct: Any) -> Any:
+        if struct is not None:
+            for name, change in converters.items():
+                struct[name] = change(struct.get(name))
+        return struct
+
+    return convert if converters else None
+
+
+def _array_converter(convert_item: Optional[Converter]) -> Optional[Converter]:
+    if convert_item is None:
         return None
-    if kind == "struct":
-        converted = {**value}
-        for field in schema["fields"]:
-            name = field["field"]
-            if is_from_json or field["type"] in CONVERTED_TYPES:
-                converted[name] = arrow_value(
-                    value.get(name), field, f"{path}.{name}", is_from_json
-                )
-        return converted
-    if kind == "array":
-        items = schema["items"]
-        return [arrow_value(item, items, f"{path}[]", is_from_json) for item in value]
-    if kind == "bytes" and schema.get("name") == DECIMAL:
-        precision, scale = decimal_digits(schema)
+    return lambda items: items and [convert_item(item) for item in items]
+
+
+def _json_converter(schema: dict[str, Any], path: str, convert: Optional[Converter]) -> Converter:
+    """Return the converter of a value of JSON: checked, decoded, then converted like one of Avro.
+
+    It replaces a null by the schema's default, as Connect does.
+    """
+    kind, default = schema["type"], schema.get("default")
+    decode: Converter = JSON_DECODERS.get(kind, lambda value: value)
+    types, bound = JSON_TYPES[kind], INTEGER_BOUNDS.get(kind)
+
+    def convert_json(value: Any) -> Any:
+        if value is None:
+            value = default
+            if value is None and schema.get("optional"):
+                return None
+        try:
+            if type(value) not in types or (bound and not -bound <= value < bound):
+                raise ValueError("another type or range")
+            decoded = decode(value)
+        except ValueError as e:
+            raise ValueError(
+                f"{path} is {str(value)[:80]!r}, which is not a valid {kind}: {e}"
+            ) from None
+        return convert(decoded) if convert else decoded
+
+    return convert_json
+
+
+def _decimal_type(schema: dict[str, Any], path: str) -> tuple[pyarrow.DataType, Converter]:
+    """Return Arrow's decimal and the converter of a value, which raises ValueError for more digits."""
+    precision, scale = decimal_digits(schema)
+    if not 0 <= scale <= precision:
+        raise ValueError(
+            f"{path} is a decimal with {scale} digits after the point; Spark has {MAX_DIGITS} in all"
+        )
+    bound = 10**precision
+
+    def convert(value: Optional[bytes]) -> Optional[decimal.Decimal]:
+        if value is None:
+            return None
         unscaled = int.from_bytes(value, "big", signed=True)
-        if abs(unscaled) >= 10**precision:
+        if not -bound < unscaled < bound:
             raise ValueError(f"{path} has more than {precision} digits")
         return DECIMAL_CONTEXT.scaleb(unscaled, -scale)
-    return value
+
+    return pyarrow.decimal128(precision, scale), convert
 
 
-def _decode_json(value: Any, schema: dict[str, Any], path: str) -> Any:
-    """Return a value of JSON as one of Avro would be. A null is the schema's default, as in Connect."""
-    kind = schema["type"]
-    if value is None:
-        value = schema.get("default")
-        if value is None and schema.get("optional"):
-            return None
-    bound = INTEGER_BOUNDS.get(kind)
-    try:
-        if type(value) not in JSON_TYPES[kind] or (bound and not -bound <= value < bound):
-            raise ValueError("another type or range")
-        if kind == "bytes":
-            return base64.b64decode(value, validate=True)
-        if kind == "string":
-            value.encode()  # an error for an unpaired surrogate
-        return float(value) if kind in FLOATS else value
-    except ValueError as e:
-        raise ValueError(
-            f"{path} is {str(value)[:80]!r}, which is not a valid {kind}: {e}"
-        ) from None
+def _validate_utf8(text: str) -> str:
+    """Return a text unchanged; raise UnicodeEncodeError if it has an unpaired surrogate."""
+    text.encode()
+    return text
+
+
+JSON_DECODERS: dict[str, Converter] = {
+    "float": float,
+    "double": float,
+    "string": _validate_utf8,
+    "bytes": partial(base64.b64decode, validate=True),
+    "struct": dict,  # a copy: the converter of a struct changes it, and it may be a schema's default
+}
