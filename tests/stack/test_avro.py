@@ -151,7 +151,7 @@ def test_every_type_is_exact(lab, spark, table, path):
 
 def test_a_delete_keeps_the_row_or_removes_it(lab, spark, table):
     topic = hudi.Topic(ARTISTS, format="avro")
-    soft = table(**artists(deletes="soft", type="mor", index="GLOBAL_BLOOM"))
+    soft = table(**artists(deletes="soft", type="mor", index="GLOBAL_SIMPLE"))
     hard = table(**artists())
     before = topics.offset_span(lab, ARTISTS)
     for each in (soft, hard):

@@ -68,24 +68,6 @@ def bench(world, spark, table):
     topics.delete(world, topic)
 
 
-def test_two_schemas_in_one_batch_come_out_as_the_newest(bench, path):
-    old, new = bench.register(V1), bench.register(V2)
-    assert old.glob != new.glob
-    bench.send(
-        wire_message(old.glob, v1(1, 1)),
-        wire_message(new.glob, v2(2**40, 2, "more")),
-        wire_message(old.glob, v1(3, 1, "q")),
-    )
-    done = bench.go()
-    assert (done.upserts, done.batches) == (3, 1)
-    rows = bench.rows()
-    assert {i: (r.extra, r.part, r["__lsn"]) for i, r in rows.items()} == {
-        1: (None, "p", 1),
-        2**40: ("more", "p", 2),
-        3: (None, "q", 1),
-    }
-
-
 def test_what_is_not_avro_of_a_known_schema_is_a_dead_letter(bench, path):
     ids = bench.register(V1)
     other = bench.register(

@@ -4,7 +4,6 @@ through under which mode, and what a table of either kind makes of it."""
 import io
 import uuid
 from dataclasses import replace
-from decimal import Decimal
 from types import SimpleNamespace
 
 import fastavro
@@ -284,16 +283,6 @@ def test_versions_in_one_batch_lose_nothing_whatever_their_order(bench):
     }
 
 
-def test_versions_that_no_column_holds_stop_before_anything_is_written(bench):
-    bench.send(FIRST, {"id": 1, "__lsn": 1})
-    bench.send(CHANGES["change int to string"], {"id": 2, "__lsn": 2, "year": "MMI"})
-    with pytest.raises(
-        LakeError, match="m.movies.Value.year was int and becomes string: its column cannot follow"
-    ):
-        bench.go()
-    assert not hudi.exists(bench.table)
-
-
 def test_a_key_column_of_another_type_is_refused_before_anything_is_written(bench):
     bench.send(FIRST, *[{"id": n, "__lsn": n} for n in (1, 2, 3)])
     assert bench.go().upserts == 3
@@ -308,44 +297,6 @@ def test_a_key_column_of_another_type_is_refused_before_anything_is_written(benc
         ):
             bench.go(**knobs)
     assert bench.rows() == first and len(hudi.commits(bench.table)) == 1 and not bench.letters()
-
-
-@pytest.mark.parametrize(
-    "price, counts, changed",
-    [
-        (12, "int", "widened price decimal(10,2) to decimal(12,2)"),
-        (10, "long", "widened counts array<int> to array<bigint>"),
-    ],
-)
-def test_what_no_reader_of_hudi_sees_as_wider_rewrites_a_table(bench, price, counts, changed):
-    def record(price, counts):
-        kind = {"type": "bytes", "logicalType": "decimal", "precision": price, "scale": 2}
-        return {
-            "type": "record",
-            "name": "Value",
-            "fields": [
-                {"name": "id", "type": "int"},
-                {"name": "__lsn", "type": "int"},
-                {"name": "price", "type": kind},
-                {"name": "counts", "type": {"type": "array", "items": counts}},
-            ],
-        }
-
-    bench.send(record(10, "int"), {"id": 1, "__lsn": 1, "price": Decimal("1.25"), "counts": [1]})
-    bench.go()
-    bench.send(
-        record(price, counts), {"id": 2, "__lsn": 2, "price": Decimal("2.50"), "counts": [2]}
-    )
-    assert bench.go().upserts == 1
-    assert hudi.commits(bench.table)["operation"].tolist()[1:] == [
-        "INSERT_OVERWRITE_TABLE",
-        "UPSERT",
-    ]
-    assert hudi.schema_changes(bench.table)["change"].tolist() == [changed]
-    assert {n: (r["price"], r["counts"]) for n, r in bench.rows().items()} == {
-        1: (Decimal("1.25"), [1]),
-        2: (Decimal("2.50"), [2]),
-    }
 
 
 def test_key_ordering_and_partition_become_wider(bench):
@@ -378,18 +329,6 @@ def test_key_ordering_and_partition_become_wider(bench):
     if it.type == "mor":
         hudi.compact(bench.spark, it)
         assert go(record("int"), (2, 5, "late")) == {1: "newer", 2: "newer", 2**40: "new"}
-
-
-def test_names_that_are_one_to_spark_stop_the_ingest(bench):
-    bench.send(CHANGES["add required"], {"id": 1, "__lsn": 1, "COUNTRY": "NZ"})
-    bench.go()
-    lower = {**FIRST, "fields": [*FIRST["fields"], {"name": "country", "type": "string"}]}
-    bench.send(lower, {"id": 2, "__lsn": 2, "country": "NZ"})
-    with pytest.raises(
-        LakeError,
-        match="(?s)has COUNTRY and country, which Spark and Athena take for one.*rename one",
-    ):
-        bench.go()
 
 
 def test_the_catalogs_entries_follow(bench):

@@ -217,20 +217,6 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(world, spark, sink):
     assert landing.run(world, sink).records == 2
 
 
-def test_poison_does_not_stop_what_comes_after_it(world, spark, sink):
-    poison = [
-        json.dumps({"part": "x" * 300}),
-        '{"part": ' + "[" * 100_000 + "]" * 100_000 + "}",
-        '{"part": "\\ud800"}',
-        b'{"part": "\xff"}',
-    ]
-    produce(world, sink["topics"], *[("k", p) for p in poison], change_record(1, 1))
-    done = landing.run(world, sink)
-    assert (done.records, done.dead_letters) == (1, 4)
-    letters = {each["offset"]: each["reason"] for each in landing.dead_letters(world, sink)}
-    assert len(letters) == 4 and letters[3].startswith("not UTF-8")
-
-
 def test_a_batch_that_cannot_be_written_says_where(world, spark, sink):
     produce(world, sink["topics"], change_record(1, 1))
     root = paths.local_path(world.lake.landing) / sink["topics"]
@@ -258,11 +244,3 @@ def test_what_a_producer_takes_back_is_not_landed(world, spark, sink):
         json.loads(line)["id"] for lines in objects(world, sink).values() for line in lines
     ] == [2]
     assert landing.run(world, sink) == landing.LandingCounts()
-
-
-def test_two_landings_at_once_are_refused(world, spark, sink):
-    produce(world, sink["topics"], change_record(1, 1))
-    with job._landing_lock(world, landing.parse(sink), sink["topics"]):
-        with pytest.raises(LakeError, match="(?s)another landing of .* is running.*process"):
-            landing.run(world, sink)
-    assert landing.run(world, sink).records == 1

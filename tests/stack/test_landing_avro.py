@@ -2,8 +2,6 @@
 into Hudi."""
 
 import io
-import json
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import avro_bytes
@@ -16,9 +14,7 @@ from lake_help import SCHEMA, new_table, new_topic
 from workbench import connect, hudi, landing, stack
 from workbench.base import paths
 from workbench.base.errors import LakeError, StackError
-from workbench.checks import check
-from workbench.source import postgres
-from workbench.topic import registry, topics
+from workbench.topic import topics
 
 NAME = "landing_test"
 ARTISTS, ARTWORKS = f"{NAME}.public.artists", f"{NAME}.public.artworks"
@@ -61,10 +57,6 @@ def table(world, spark):
         hudi.drop(spark, world, each)
 
 
-def artists(**fields):
-    return {"key": ("artist_id",), "partition": ("nationality",), **fields}
-
-
 def landed(world, topic, folder="topics"):
     root = paths.local_path(world.lake.landing) / folder / topic
     return {
@@ -74,78 +66,8 @@ def landed(world, topic, folder="topics"):
     }
 
 
-def contents(found):
-    return {name: file.records for name, file in found.items()}
-
-
 # --- written by Debezium
 # ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.drill  # track 50 lands the same topics
-def test_both_topics_land_and_the_lake_is_the_source(lab, spark, sink, table):
-    done = landing.run(lab, sink)
-    assert asdict(done) | {"bytes": 0} == {
-        "messages": 35,
-        "records": 35,
-        "tombstones": 0,
-        "dead_letters": 0,
-        "objects": 4,
-        "bytes": 0,
-        "batches": 2,
-    }
-    found = contents(landed(lab, ARTISTS))
-    assert {name: len(rows) for name, rows in found.items()} == {
-        f"partition=0/{ARTISTS}+0+{first:010d}.avro": n for first, n in ((0, 10), (10, 10), (20, 5))
-    }
-    assert [r["artist_id"] for rows in found.values() for r in rows] == list(range(1, 26))
-    assert list(landed(lab, ARTWORKS)) == [f"partition=0/{ARTWORKS}+0+{0:010d}.avro"]
-    text = next(iter(landed(lab, ARTISTS).values())).schema
-    assert json.loads(text)["fields"] == registry.latest(lab, f"{ARTISTS}-value")["fields"]
-    # Spark reads them as the files that they are
-    assert spark.read.format("avro").load(f"{lab.lake.landing}/topics/{ARTISTS}").count() == 25
-
-    it, works = table(**artists()), table(key=("artwork_id",), partition=("classification",))
-    first = hudi.ingest(spark, lab, hudi.Landed(f"topics/{ARTISTS}", format="avro"), it, batch=2)
-    assert (first.messages, first.upserts, first.batches) == (25, 25, 2)
-    # with the prefix as the reference's own ingest has it
-    hudi.ingest(spark, lab, hudi.Landed(f"topics/{ARTWORKS}/partition=0/", format="avro"), works)
-    truth = postgres.query(lab, "SELECT * FROM artworks")
-    rows = hudi.read(spark, works).toPandas()
-    assert dict(hudi.read(spark, works).dtypes)["price"] == "decimal(10,2)"
-    check.same_rows(truth, rows[list(truth)], key="artwork_id")
-
-    postgres.execute(lab, "UPDATE artists SET nationality = 'German' WHERE artist_id = 1")
-    postgres.execute(lab, "ALTER TABLE artists ADD COLUMN gender text")
-    postgres.execute(
-        lab, "INSERT INTO artists VALUES (26, 'Geneviève', 'Français', 1999, 'Female')"
-    )
-    postgres.execute(lab, "DELETE FROM artists WHERE artist_id = 2")
-    topics.wait_for_messages(lab, ARTISTS, 29, connector=NAME)
-    second = landing.run(lab, sink)
-    assert (second.records, second.tombstones, second.objects) == (3, 1, 2), (
-        "a file holds one schema"
-    )
-    assert list(landed(lab, ARTISTS))[-2:] == [
-        f"partition=0/{ARTISTS}+0+{n:010d}.avro" for n in (25, 26)
-    ]
-    source = hudi.Landed(f"topics/{ARTISTS}", format="avro")
-    again = hudi.ingest(spark, lab, source, it)
-    assert (again.messages, again.upserts, again.deletes, again.batches) == (3, 2, 1, 1)
-    truth = postgres.query(lab, "SELECT * FROM artists")
-    check.same_rows(truth, hudi.read(spark, it).toPandas()[list(truth)], key="artist_id")
-    assert hudi.ingest(spark, lab, source, it) == hudi.Ingested()
-    assert landing.run(lab, sink) == landing.LandingCounts()
-
-    # from the topic comes the same
-    direct = table(**artists())
-    hudi.ingest(spark, lab, hudi.Topic(ARTISTS, format="avro"), direct)
-    own = [c for c in hudi.read(spark, direct).columns if not c.startswith("_hoodie_")]
-    check.same_rows(
-        hudi.read(spark, direct).toPandas()[own],
-        hudi.read(spark, it).toPandas()[own],
-        key="artist_id",
-    )
 
 
 def test_a_registry_that_is_stopped_stops_the_landing_and_nothing_is_lost(lab, spark, sink):
@@ -213,35 +135,6 @@ def bench(world, spark, table):
     )
     landing.drop(world, config)
     topics.delete(world, topic)
-
-
-def test_what_is_not_avro_of_a_known_schema_stays_out_of_the_files(bench, world):
-    ids = bench.register(V1)
-    good = wire_message(ids.glob, v1(1, 1))
-    bench.send(
-        good,
-        wire_message(4711, v1(2, 1)),
-        good + b"x",
-        good[:-1],
-        b'{"id": 1}',
-        None,
-        wire_message(ids.glob, v1(3, 1)),
-    )
-    done = bench.land()
-    assert (done.records, done.tombstones, done.dead_letters) == (2, 1, 4)
-    reasons = {o: r["reason"] for o, r in bench.letters().items()}
-    assert (
-        reasons[1]
-        == "schema globalId 4711 is not in the registry (registry.wire is apicurio_legacy8)"
-    )
-    assert all(
-        reasons[n].startswith(f"the bytes are not Avro of schema globalId {ids.glob}: ")
-        for n in (2, 3)
-    )
-    assert reasons[4] == "not Avro in wire format apicurio_legacy8: 00, 8 bytes of schema id"
-    (rows,) = contents(landed(world, bench.topic)).values()
-    assert [r["id"] for r in rows] == [1, 3]
-    assert bench.ingest().upserts == 2 and set(bench.rows()) == {1, 3}
 
 
 def test_schemas_that_alternate_come_out_as_the_newest(bench, world):
@@ -345,22 +238,3 @@ def test_files_of_another_format_are_refused(bench, world, spark, format, ending
     with pytest.raises(LakeError, match=f"1 landed files are not {format}"):
         hudi.ingest(spark, world, source, bench.table, schema=SCHEMA if format == "json" else None)
     assert not hudi.exists(bench.table)
-
-
-def test_a_record_without_a_key_in_a_file(bench):
-    ids = bench.register(
-        record_schema("Value", id=["null", "int"], part=["null", "string"], __lsn="int")
-    )
-    bench.send(
-        wire_message(ids.glob, b"\0" + b"\0" + b"\2"),
-        wire_message(ids.glob, b"\2\2" + b"\0" + b"\2"),
-    )
-    bench.land()
-    done = bench.ingest()
-    assert (done.upserts, done.dead_letters) == (1, 1)
-    (letter,) = bench.dead()
-    assert (letter.reason, letter.text) == (
-        "record key id is null",
-        '{"id":null,"part":null,"__lsn":1}',
-    )
-    assert {i: r.part for i, r in bench.rows().items()} == {1: None}

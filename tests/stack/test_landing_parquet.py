@@ -20,7 +20,6 @@ from pyarrow import parquet
 from pyspark.sql import functions as F
 from workbench import connect, landing
 from workbench.base import paths
-from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.source import postgres
 from workbench.topic import topics
@@ -156,32 +155,6 @@ def test_parquet_of_debezium_avro_and_a_change_of_the_schema(lab, spark, sink):
         "what is no key is its type's default"
     )
     assert landing.run(lab, sink) == landing.LandingCounts()
-
-
-def test_a_message_without_a_value_stops_a_sink_that_fails_at_it_until_it_is_allowed(
-    world, spark, topic
-):
-    produce(
-        world,
-        topic,
-        ("1", json_message(address_row(1))),
-        ("2", None),
-        ("3", json_message(address_row(3))),
-    )
-    fail = {k: v for k, v in {**PARQUET, "topics": topic}.items() if k != "behavior.on.null.values"}
-    try:
-        with pytest.raises(
-            LakeError,
-            match=f"(?s)offset 1 of {topic}, partition 0, has no value.*null.values is fail",
-        ):
-            landing.run(world, fail)
-        done = landing.run(world, {**fail, "behavior.on.null.values": "ignore"})
-        assert (done.records, done.tombstones) == (2, 1)
-        assert [
-            r.address_id for r in read(spark, world, topic).orderBy("address_id").collect()
-        ] == [1, 3]
-    finally:
-        landing.drop(world, fail)
 
 
 LANDER = """

@@ -286,19 +286,6 @@ def test_a_table_that_cannot_be_polled_is_refused_by_name(lab, columns, says):
         lab.poll(lab.config())
 
 
-def test_a_number_that_no_message_can_hold_is_named_and_nothing_is_skipped(lab):
-    lab.table(f"{ROWS}, price numeric(6,2)")
-    lab.sql("INSERT INTO $t (id, price) VALUES (1, 1), (2, 'NaN')")
-    config = lab.config()
-    with pytest.raises(
-        LakeError, match="(?s)was not polled.*price is NaN, which a Decimal cannot hold"
-    ):
-        lab.poll(config)
-    assert lab.offsets(config) == {}
-    lab.sql("UPDATE $t SET price = 2 WHERE id = 2")
-    assert {1, 2} <= set(lab.ids(config))
-
-
 # --- what no poll sees
 # -----------------------------------------------------------------------------------------------
 

@@ -61,14 +61,6 @@ def test_the_table_as_of_each_label(past, world, spark):
     assert at("deleted") == rows(hudi.read(spark, past.table)) == NOW
 
 
-def test_before_the_first_commit_and_after_the_last(past, world, spark):
-    assert rows(hudi.as_of(spark, world, past.table, "20200101000000000")) == []
-    with pytest.raises(LakeError, match="was written last at"):
-        hudi.as_of(spark, world, past.table, "20990101000000000")
-    with pytest.raises(LakeError, match="(?s)no instant labeled 'lodaed'.*did you mean 'loaded'"):
-        hudi.as_of(spark, world, past.table, "lodaed")
-
-
 def test_the_time_of_the_request_orders_commits_not_that_of_completion(past, world, spark):
     """Hudi 1.0.2 takes a file's modification time for the completion time of a commit in table
     version 6."""

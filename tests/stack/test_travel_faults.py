@@ -5,10 +5,8 @@ import dataclasses
 import os
 from types import SimpleNamespace
 
-import avro_bytes
 import avro_help
 import pytest
-from avro_bytes import encode_long, record_schema, wire_message
 from lake_help import (
     INLINE_COMPACTION,
     SCHEMA,
@@ -150,33 +148,6 @@ def test_the_limit_of_hudi_rs_a_delete_and_a_move_in_one_commit(lake, spark):
         independent(it.table)
     hudi.compact(spark, it.table)
     assert independent(it.table) == it.now()
-
-
-def test_an_avro_record_without_a_key(world, spark):
-    from workbench import stack
-
-    stack.ensure_running(world, "apicurio")
-    topic, table = new_topic(world), new_table(world, type="mor")
-    ids = avro_help.register_schema(
-        world,
-        record_schema("Value", id=["null", "int"], part="string", __lsn="int"),
-        f"{topic}-value",
-    )
-    try:
-        for key, id in ((b"k", b"\0"), (None, b"\2" + encode_long(7))):
-            produce(
-                world,
-                topic,
-                (key, wire_message(ids.glob, id + avro_bytes.encode_string("p") + encode_long(1))),
-            )
-        done = hudi.ingest(spark, world, hudi.Topic(topic, format="avro"), table)
-        assert (done.upserts, done.dead_letters) == (1, 1), "a message needs no key, a record does"
-        (letter,) = hudi.dead_letters(spark, world, table).collect()
-        assert letter.reason == "record key id is null" and letter.offset == 0
-        assert [r.id for r in hudi.read(spark, table).collect()] == [7]
-    finally:
-        hudi.drop(spark, world, table)
-        topics.delete(world, topic)
 
 
 def test_an_update_that_changes_the_primary_key(world, spark):

@@ -123,7 +123,7 @@ def test_paths_that_are_arguments(lake, path):
         lambda: changes.decode.reader_schema(f"{path}/x"),
         lambda: changes.create_reader(
             None, lake, hudi.Landed(path), hudi.Table("t", "file:/none", ("id",), "v"), 1, "schema"
-        ),
+        ).next({}),
     ):
         with pytest.raises(WorkbenchError, match="is not a path below"):
             use()

@@ -113,25 +113,11 @@ def row(text, sign=" "):
         ("a array<struct<x:int>>", "a array<struct<x:bigint>>", "a array<struct<x:bigint>>"),
         ("a map<string,int>", "a map<string,bigint>", "a map<string,bigint>"),
         ("a map<string,bigint>", "a map<string,int>", "a map<string,bigint>"),
-    ],
-)
-def test_messages_of_both_schemas_are_read_into_one(old, new, both):
-    assert evolution.merge_schemas("t", row(old), row(new)) == row(both)
-
-
-@pytest.mark.parametrize(
-    "old, new, both",
-    [
-        ("a int, b string", "COUNTRY string, a int", "a int, b string, COUNTRY string"),
-        ("a int, b float, c int", "a bigint, b double, c double", "a bigint, b double, c double"),
-        ("a bigint", "a int", "a bigint"),
-        ("a decimal(12,2)", "a decimal(10,2)", "a decimal(12,2)"),
         (
             "a struct<x:int>, b array<struct<x:int>>",
             "a struct<y:int,x:int>, b array<struct<x:int,y:int>>",
             "a struct<x:int,y:int>, b array<struct<x:int,y:int>>",
         ),
-        ("a struct<x:bigint>", "a struct<x:int>", "a struct<x:bigint>"),
         (
             "a int, b int, c array<int>, d bigint",
             "a smallint, b tinyint, c array<smallint>, d smallint",
@@ -144,7 +130,7 @@ def test_messages_of_both_schemas_are_read_into_one(old, new, both):
         ),
     ],
 )
-def test_a_table_takes_new_fields_and_wider_columns(old, new, both):
+def test_columns_hold_the_values_of_both_schemas(old, new, both):
     assert evolution.merge_schemas("t", row(old), row(new)) == row(both)
 
 
@@ -256,7 +242,7 @@ def test_names_that_differ_in_case_only_are_one_name():
         LakeError, match="(?s)t has country and COUNTRY, which Spark and Athena.*rename one"
     ):
         evolution.merge_schemas("t", row("id int, country string"), row("id int, COUNTRY string"))
-    with pytest.raises(LakeError, match=r"t\.a has X and x"):
+    with pytest.raises(LakeError, match=r"t\.a has x and X"):
         evolution.merge_schemas("t", row("a struct<x:int,X:int>"))
 
 

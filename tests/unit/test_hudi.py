@@ -69,7 +69,6 @@ def test_options_can_be_overridden_and_say_what_matters():
     )
     assert options["hoodie.datasource.write.streaming.ignore.failed.batch"] == "false"
     assert all(isinstance(v, str) for v in options.values())
-    assert table(index="BLOOM").options()["hoodie.parquet.bloom.filter.enabled"] == "true"
     assert table(index="BUCKET", buckets=5).options()["hoodie.bucket.index.num.buckets"] == "5"
     assert "hoodie.bucket.index.num.buckets" not in table().options()
     assert (
@@ -78,7 +77,7 @@ def test_options_can_be_overridden_and_say_what_matters():
     )
 
 
-@pytest.mark.parametrize("index", ["SIMPLE", "BLOOM", "BUCKET"])
+@pytest.mark.parametrize("index", ["SIMPLE", "BUCKET"])
 @pytest.mark.parametrize("deletes", ["hard", "soft"])
 def test_a_table_whose_rows_may_move_needs_a_global_index(index, deletes):
     refused = (
@@ -89,8 +88,7 @@ def test_a_table_whose_rows_may_move_needs_a_global_index(index, deletes):
         table(index=index, partition=("id", "a"), deletes=deletes)
     table(index=index, partition=("id",), deletes=deletes)
     table(index=index, deletes=deletes)
-    for other in ("GLOBAL_SIMPLE", "GLOBAL_BLOOM"):
-        table(index=other, partition=("id", "a"), deletes=deletes)
+    table(index="GLOBAL_SIMPLE", partition=("id", "a"), deletes=deletes)
 
 
 BINLOG = "__source_file, __source_pos,__source_row"

@@ -85,12 +85,10 @@ def test_a_compaction_writes_base_files_as_the_table_does(written):
     assert (
         options().items()
         >= {
-            **tables.OPTION_GROUPS["no bloom filter"],
-            "hoodie.parquet.compression.codec": "snappy",
+            **tables.OPTION_GROUPS["base files"],
             "hoodie.compact.inline.max.delta.commits": "1",
         }.items()
     )
-    assert options(index="BLOOM")["hoodie.parquet.bloom.filter.enabled"] == "true"
     assert (
         options(extra={"hoodie.parquet.compression.codec": "zstd"})[
             "hoodie.parquet.compression.codec"

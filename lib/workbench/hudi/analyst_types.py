@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, Optional
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -27,22 +27,9 @@ DEFAULT_SCALE = 10  # digits after the decimal point of a numeric without precis
 MAX_VALUE_CHARS = 100  # of a value in the reason of a dead letter
 
 
-class ConvertedRow(NamedTuple):
-    """A row in other types than those that are sent.
-
-    Attributes:
-        schema: its type.
-        value: the row; null if the one that is sent is.
-        lost: which value the column `row` cannot hold (it is null there), and why; null if it holds
-            all.
-    """
-
-    schema: T.StructType
-    value: Column
-    lost: Column
-
-
-def convert(record: str, sent_schema: dict[str, Any], scales: Mapping[str, int]) -> ConvertedRow:
+def convert(
+    record: str, sent_schema: dict[str, Any], scales: Mapping[str, int]
+) -> tuple[T.StructType, Column, Column]:
     """Convert a record to analyst types.
 
     Args:
@@ -50,34 +37,38 @@ def convert(record: str, sent_schema: dict[str, Any], scales: Mapping[str, int])
         sent_schema: its schema, of Kafka Connect.
         scales: {column: digits after the decimal point} of numeric columns without precision; by
             default DEFAULT_SCALE.
+
+    Returns:
+        The type of the row; the row, null if the record is; and which value the column `row` cannot hold (it is
+        null there), and why, null if it holds all.
     """
     schema, values, reasons = T.StructType(), [], [F.lit(None).cast("string")]
     for field, sent_field in zip(to_spark(sent_schema, as_numbers=True), sent_schema["fields"]):
-        name = _element_name(sent_field)
+        rule = TYPES.get(_element_name(sent_field))
         sent = value = F.col(f"{record}.`{field.name}`")
         placeholder = _placeholder(field.dataType)
         if placeholder is not None:
             unread = f"the large value of {field.name} is not in the log, and could not be read from the row"
             reasons.append(F.when(sent == placeholder, F.lit(unread)))
-        if name in TYPES:
+        if rule:
             row_value = F.col(f"row.`{field.name}`")
             scale = scales.get(field.name, DEFAULT_SCALE)
-            if isinstance(field.dataType, T.ArrayType):
-                kind, value = _convert_list(sent, TYPES[name], scale)
+            is_list = isinstance(field.dataType, T.ArrayType)
+            kind, value = _convert_list(sent if is_list else F.array(sent), rule, scale)
+            if is_list:
                 field.dataType = T.ArrayType(kind)
                 is_lost = F.size(F.array_compact(sent)) > F.size(F.array_compact(row_value))
             else:
-                field.dataType, converted = _convert_list(F.array(sent), TYPES[name], scale)
-                value = F.get(converted, F.lit(0))
+                field.dataType, value = kind, F.get(value, F.lit(0))
                 is_lost = sent.isNotNull() & row_value.isNull()
             sent_json = F.to_json(F.struct(sent.alias(field.name)))
-            accepted = f" is not {TYPES[name]['values'].format(38 - scale, scale)}"
+            accepted = f" is not {rule['values'].format(38 - scale, scale)}"
             reason = F.concat(F.substring(sent_json, 1, MAX_VALUE_CHARS), F.lit(accepted))
             reasons.append(F.when(is_lost, reason))
         schema.add(field)
         values.append(value.alias(field.name))
     row = F.when(F.col(record).isNotNull(), F.struct(*values))
-    return ConvertedRow(schema, row, F.coalesce(*reasons))
+    return schema, row, F.coalesce(*reasons)
 
 
 def _element_name(schema: dict[str, Any]) -> Optional[str]:

@@ -112,34 +112,19 @@ class Source:
         """The name of the source in the progress of a table."""
         return f"{type(self).__name__.lower()}-{safe_file_name(self.name)}"
 
-    @property
-    def topic(self) -> str:
-        """The topic under whose name the registry has the Avro schemas."""
-        return self.name
-
 
 class Topic(Source):
     """A Kafka topic as the source. Avro schemas are in the world's registry."""
 
 
 class Landed(Source):
-    """Files below `<world.lake.landing>/<name>` as the source.
+    """Files below `<world.lake.landing>/<name>`, the folder of a topic, as the source.
 
     The files contain lines of JSON, or are Avro container files with their schemas. Parquet files are
     rejected. The files are read in the order of the first offsets in their names (see `LandedFile`).
     Unfinished files are skipped. In one folder the files of a topic partition must appear in this order,
     as those of a sink do: an earlier one that appears late is an error.
     """
-
-    @property
-    def folder(self) -> str:
-        """The folder of the topic: the name without a final `/partition=<n>`."""
-        return re.sub(r"/partition=\d+$", "", self.name.rstrip("/"))
-
-    @property
-    def topic(self) -> str:
-        """The topic of the landed messages: the last part of the folder."""
-        return self.folder.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -236,7 +221,7 @@ def _create_schemas(
     columns = _source_columns(table)
     if source.format == "json" and source.types == PUBLISHED:
         reader_schema = decode.reader_schema(table.name) if schema is None else schema
-        return PublishedSchema(world, source.topic, columns, reader_schema)
+        return PublishedSchema(world, source.name, columns, reader_schema)
     if schema is not None:
         raise LakeError(
             "a reader schema serves JSON of published types only",
@@ -246,7 +231,7 @@ def _create_schemas(
     kind: type[Schemas] = CarriedSchemas
     if source.format == "avro":
         kind = AvroSchemas if isinstance(source, Topic) else LandedSchemas
-    return kind(world, source.topic, columns, source.scales if source.types == ANALYST else None)
+    return kind(world, source.name, columns, source.scales if source.types == ANALYST else None)
 
 
 def _source_columns(table: Table) -> Optional[T.StructType]:
@@ -376,11 +361,10 @@ class _TopicReader(Reader):
 class _LandedReader(Reader):
     """Reads landed files by the offsets in their names."""
 
-    source: Landed
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.folder = join_uri(self.world.lake.landing, self.source.name.rstrip("/"))
+    @property
+    def folder(self) -> str:
+        """The URI of the files' folder."""
+        return join_uri(self.world.lake.landing, self.source.name)
 
     def next(self, progress: SourceProgress) -> Optional[Batch]:
         """Read the landed files from the committed offsets on; None if there are none.
@@ -388,7 +372,7 @@ class _LandedReader(Reader):
         Files are in order only in their folder, so there is one offset for each partition and folder.
         """
         # File names contain offsets, so the files of a recreated topic would repeat the old names.
-        landed = landing_progress(self.world, self.source.folder)
+        landed = landing_progress(self.world, self.source.name)
         topic_id = landed and landed["topic_id"]
         self._require_topic_id(
             progress,
@@ -430,7 +414,7 @@ class _LandedReader(Reader):
     def _list_files(self) -> dict[LandedFile, int]:
         """Return {file: size} of the finished files."""
         return {
-            parse_landed_file(f"{self.source.name.rstrip('/')}/{path}"): info.size
+            parse_landed_file(f"{self.source.name}/{path}"): info.size
             for path, info in files.list_files(self.folder).items()
             if not is_hidden(path)
         }
@@ -455,7 +439,7 @@ class _LandedReader(Reader):
         return decode.rows(messages, self.source_schemas, self.table)
 
 
-def _check_format(source: Landed, planned: list[LandedFile]) -> None:
+def _check_format(source: Source, planned: list[LandedFile]) -> None:
     """Raise LakeError if the name of a file ends with a format that cannot be read as the source's."""
     extensions = FOREIGN_EXTENSIONS[source.format]
     foreign = [file.path for file in planned if file.path.endswith(extensions)]

@@ -228,10 +228,9 @@ def compact(spark: SparkSession, table: Table, *operations: str) -> None:
 def _compaction_options(table: Table, actions: list[CompletedAction]) -> dict[str, str]:
     """Return the options of a compaction; it takes none of the table's by itself."""
     by_records = OPTION_GROUPS["compaction by records"]
-    file_options = {*OPTION_GROUPS["base files"], *OPTION_GROUPS["no bloom filter"]}
     # by default a plan is made of five commits or more
     options = {"hoodie.compact.inline.max.delta.commits": "1"}
-    options.update({k: v for k, v in table.options().items() if k in file_options})
+    options.update({k: v for k, v in table.options().items() if k in OPTION_GROUPS["base files"]})
     columns = evolution.table_columns(actions)
     if columns and needs_record_writer(columns):
         options.update(by_records)

@@ -43,12 +43,9 @@ NO_MESSAGE = (
 )
 # the columns of a decoded message
 OUTPUT_COLUMNS = ("row", "key", "outcome", "reason", *ORIGIN, "text")
-# all digits of a time, in UTC
-ENCODED_KEY_FORMAT = {
-    "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSS",
-    "timeZone": "UTC",
-    "ignoreNullFields": "false",
-}
+# SQL of the values of a key as JSON, in which different keys have different texts; all digits of a time, in UTC
+ENCODED_KEY = """to_json(named_struct({}), map(
+    'timestampFormat', 'yyyy-MM-dd HH:mm:ss.SSSSSS', 'timeZone', 'UTC', 'ignoreNullFields', 'false'))"""
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"  # Hudi's name of the partition for null
 MAX_FOLDER_BYTES = 255
 # SQL of the greatest length of the name of a text's folder: Hudi escapes some of these characters.
@@ -110,11 +107,10 @@ def schemas_in(messages: DataFrame, in_memory: bool) -> Counter[str]:
     Returns:
         {id: messages}, that of the newest message first.
     """
-    position = F.struct("offset", "file").alias("at")
     found = messages.where("value IS NOT NULL AND schema IS NOT NULL")
-    found = found.select("schema", F.lit(1).alias("n"), position)
+    found = found.selectExpr("schema", "1 AS n", "struct(offset, file) AS at")
     if not in_memory:  # rows in the query plan are collected without a Spark job
-        found = found.groupBy("schema").agg(F.sum("n").alias("n"), F.max("at").alias("at"))
+        found = found.groupBy("schema").agg(F.expr("sum(n) AS n"), F.expr("max(at) AS at"))
         found = found.orderBy("at")
     found = found.where(~is_not_utf8(F.col("schema"))).select("schema", "n")
     counts: Counter[str] = Counter()
@@ -138,10 +134,11 @@ def decode_messages(messages: DataFrame, schemas: Schemas, ids: Sequence[str]) -
     errors, rows, losses = [], [], []
     for n, id in enumerate(ids):
         has_schema, column = F.col("schema") == id, f"_parsed{n}"
-        row, lost, reason = schemas.convert(f"{column}.payload", id)
+        reason = schemas.unreadable_reason(id)
         if reason:
             errors.append((has_schema, schemas.not_parsed(F.lit(reason))))
             continue
+        row, lost = schemas.convert(f"{column}.payload", id)
         parsed[column] = F.when(has_schema, schemas.parse(id))
         errors.append((has_schema, schemas.error(column, id)))
         rows.append((has_schema, row))
@@ -211,12 +208,12 @@ def classify(decoded: DataFrame, schema: T.StructType, table: Table) -> DataFram
     )
     classified = add_columns(decoded, reason=F.expr(reason))
     classified = add_columns(classified, outcome=F.expr(outcome))
-    values = _derived_values(schema, table)
+    values = _derived_columns(schema, table)
     for name, problem in unusable.items():  # of a delete: no row has such a value
-        values[name] = F.expr(f"if(({problem}) IS NULL, row.`{name}`, NULL)")
+        values[name] = f"if(({problem}) IS NULL, row.`{name}`, NULL)"
     row = F.col("row")
     for name, value in values.items():
-        row = row.withField(name, value)
+        row = row.withField(name, F.expr(value))
     return classified.select(row.alias("row"), *OUTPUT_COLUMNS[1:])
 
 
@@ -260,8 +257,8 @@ def _unusable_partitions(schema: T.StructType, table: Table) -> dict[str, str]:
     return reasons
 
 
-def _combined_ordering_value(schema: T.StructType, table: Table) -> Column:
-    """Return the value of the combined ordering column (see Table.ordering_value)."""
+def _combined_ordering_value(schema: T.StructType, table: Table) -> str:
+    """Return SQL of the value of the combined ordering column (see Table.ordering_value)."""
     values = []
     for name in table.ordering_fields:
         value = f"row.`{name}`"
@@ -275,31 +272,21 @@ def _combined_ordering_value(schema: T.StructType, table: Table) -> Column:
     # A change of the key's text is a delete and a create of one position, and may be of one record key
     # (1.0 to 1.00): the create is the newer one.
     values.append(f"if({_is_delete(schema)}, NULL, '1')")
-    return F.expr(f"concat_ws('/', {', '.join(values)})")
+    return f"concat_ws('/', {', '.join(values)})"
 
 
-def _derived_columns(table: Table) -> list[str]:
-    """Return those of DERIVED_COLUMNS that a table has."""
-    ordering = [COMBINED_ORDERING_COLUMN] if len(table.ordering_fields) > 1 else []
-    return ordering + ([ENCODED_KEY_COLUMN] if table.encodes_key else [])
-
-
-def _derived_values(schema: T.StructType, table: Table) -> dict[str, Column]:
-    """Return {column: value} of the columns that the ingest adds."""
-    values = {
-        COMBINED_ORDERING_COLUMN: _combined_ordering_value(schema, table),
-        ENCODED_KEY_COLUMN: _encoded_key(table),
-    }
-    return {name: values[name] for name in _derived_columns(table)}
-
-
-def _encoded_key(table: Table) -> Column:
-    """Return the values of the key as JSON, in which different keys have different texts."""
-    key = F.struct(*(F.col(f"row.{name}").alias(name) for name in table.key))
-    return F.to_json(key, ENCODED_KEY_FORMAT)
+def _derived_columns(schema: T.StructType, table: Table) -> dict[str, str]:
+    """Return {column: SQL of its value} of the columns that the ingest adds: texts."""
+    columns = {}
+    if len(table.ordering_fields) > 1:
+        columns[COMBINED_ORDERING_COLUMN] = _combined_ordering_value(schema, table)
+    if table.encodes_key:
+        key = ", ".join(f"'{name}', row.`{name}`" for name in table.key)
+        columns[ENCODED_KEY_COLUMN] = ENCODED_KEY.format(key)
+    return columns
 
 
 def classified_schema(schema: T.StructType, table: Table) -> T.StructType:
     """Return the type of `row` after `classify`."""
-    columns = [T.StructField(name, T.StringType()) for name in _derived_columns(table)]
-    return T.StructType([*schema, *columns]) if columns else schema
+    columns = [T.StructField(name, T.StringType()) for name in _derived_columns(schema, table)]
+    return T.StructType([*schema, *columns])

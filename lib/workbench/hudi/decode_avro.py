@@ -155,34 +155,31 @@ def read_files(spark: SparkSession, uris: Sequence[str], schemas: LandedSchemas)
     by_schema, broken = group_by_schema(uris)
     ids = {uri: id for id, group in by_schema.items() for uri in group}
     parts = []
-    for id in schemas.resolve(Counter(ids[uri] for uri in reversed(uris) if uri in ids)):
-        row, lost, reason = schemas.convert("record", id)
-        schema = schemas.resolved[id]
+    known = schemas.resolve(Counter(ids[uri] for uri in reversed(uris) if uri in ids))
+    nothing = F.lit(None).cast("string")
+    no_row = F.lit(None).cast(schemas.row_schema)
+    for id in known:
+        schema, reason = schemas.resolved[id], schemas.unreadable_reason(id)
         if schema.error:
             broken.update(dict.fromkeys(by_schema[id], reason))
             continue
+        row, lost = (no_row, nothing) if reason else schemas.convert("record", id)
         avsc = avro.for_spark(schema.definition, schemas.as_numbers)
-        records = _read_records(spark, by_schema[id], avsc)
+        reader = spark.read.format("avro").options(
+            avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED"
+        )
+        records = reader.load(by_schema[id]).select(
+            F.struct("*").alias("record"), F.input_file_name().alias("file")
+        )
         decoded = add_columns(records, row=row)
         text = F.to_json("record", {"ignoreNullFields": "false"})
         error = F.lit(reason or None).cast("string")
         parts.append(add_columns(decoded, lost=lost, error=error, text=text).drop("record"))
     if broken:
         errors = spark.createDataFrame(sorted(broken.items()), "file string, error string")
-        nothing = F.lit(None).cast("string")
-        no_row = F.lit(None).cast(schemas.row_schema)
         parts.append(add_columns(errors, row=no_row, lost=nothing, text=nothing))
     decoded = reduce(lambda a, b: a.unionByName(b), parts)
     return decoded.selectExpr("*", *NO_MESSAGE)
-
-
-def _read_records(spark: SparkSession, uris: list[str], avsc: Any) -> DataFrame:
-    reader = spark.read.format("avro").options(
-        avroSchema=json.dumps(avsc), datetimeRebaseMode="CORRECTED"
-    )
-    return reader.load(uris).select(
-        F.struct("*").alias("record"), F.input_file_name().alias("file")
-    )
 
 
 def group_by_schema(uris: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:

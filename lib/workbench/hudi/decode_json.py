@@ -64,6 +64,7 @@ MISMATCH_REASON = """
                 try_element_at({types}, entry.key))),
         0)
     END"""
+DECIMAL_TYPE = re.compile(r'"decimal\(\d+,\d+\)"')  # in the JSON of a schema of Spark
 # a value, or one in a list or map, that is a text
 QUOTED_PATTERN = r'"({names})"\s*:\s*(\[[^\]]*|\{{[^}}]*:\s*)?"'
 
@@ -95,9 +96,7 @@ class CarriedSchemas(Schemas):
 
     def parse(self, id: str) -> Column:
         """Return struct<payload, _bad>; `_bad` is null if the payload is exactly a row, or null."""
-        # To from_json every field is nullable: a missing one is null, whatever the schema says.
-        envelope = T.StructType().add("payload", self.resolved[id].sent)
-        return F.from_json("body", envelope.add(_CORRUPT, "string"), PERMISSIVE)
+        return _parse(self.resolved[id].sent)
 
     def error(self, parsed: str, id: str) -> Column:
         """Return why a message is not exactly one record; null if it is."""
@@ -146,6 +145,13 @@ class PublishedSchema(CarriedSchemas):
         return [""]
 
 
+def _parse(schema: T.StructType) -> Column:
+    """Return struct<payload, _bad> of a message; `_bad` is null if the payload is exactly a row of the schema."""
+    # To from_json every field is nullable: a missing one is null, whatever the schema says.
+    envelope = T.StructType().add("payload", schema).add(_CORRUPT, "string")
+    return F.from_json("body", envelope, PERMISSIVE)
+
+
 def _is_malformed() -> Column:
     return F.get_json_object("body", "$").isNull()
 
@@ -187,13 +193,8 @@ def _has_base64_decimal(schema: T.StructType) -> Column:
     may_have = F.col("value").contains(DECIMAL) & F.col("body").rlike(pattern)
     # A text in place of a Decimal is bytes to the one type, and an error to the other. A number is an
     # error to both.
-    return may_have & ~_with_decimals_as(schema, "binary").eqNullSafe(
-        _with_decimals_as(schema, "boolean")
+    as_bytes, as_flags = (
+        _parse(T.StructType.fromJson(json.loads(DECIMAL_TYPE.sub(f'"{kind}"', schema.json()))))
+        for kind in ("binary", "boolean")
     )
-
-
-def _with_decimals_as(schema: T.StructType, kind: str) -> Column:
-    """Return a row as JSON, with another type in the place of each decimal."""
-    changed = re.sub(r'"decimal\(\d+,\d+\)"', f'"{kind}"', schema.json())
-    envelope = T.StructType().add("payload", T.StructType.fromJson(json.loads(changed)))
-    return F.to_json(F.from_json("body", envelope.add(_CORRUPT, "string"), PERMISSIVE)["payload"])
+    return may_have & ~F.to_json(as_bytes["payload"]).eqNullSafe(F.to_json(as_flags["payload"]))

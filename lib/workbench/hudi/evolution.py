@@ -9,7 +9,7 @@ hold stops the ingest.
 from __future__ import annotations
 
 import json
-from typing import Collection, Mapping, Optional
+from typing import Any, Collection, Mapping, Optional
 
 from pyspark.sql import types as T
 
@@ -26,14 +26,11 @@ LOSSLESS_WIDENINGS = {
     *((small, "int") for small in ("tinyint", "smallint")),
     *((whole, wide) for whole in ("tinyint", "smallint", "int") for wide in ("bigint", "double")),
 }
-RECAPTURE_HINT = (
-    "capture it anew, as the topic keeps both types: `workbench recapture FLOW` removes the topics and the "
-    "lake tables of a flow, and ingests a new snapshot; for a table of no flow, run hudi.drop and ingest the topic of "
-    "a new connector"
-)
 INCOMPATIBLE_HINT = (
     "leave its type as it was: of a bigint unsigned set the connector's bigint.unsigned.handling.mode (long: "
-    f"bigint; precise: decimal(20,0)). Or {RECAPTURE_HINT}"
+    "bigint; precise: decimal(20,0)). Or capture it anew, as the topic keeps both types: `workbench recapture FLOW` "
+    "removes the topics and the lake tables of a flow, and ingests a new snapshot; for a table of no flow, run "
+    "hudi.drop and ingest the topic of a new connector"
 )
 
 
@@ -66,7 +63,7 @@ def merge_schemas(path: str, *schemas: T.StructType) -> T.StructType:
     return merged
 
 
-def needs_rewrite(old: T.DataType, new: T.DataType, depth: int = 0) -> bool:
+def needs_rewrite(old: Any, new: Any, depth: int = 0) -> bool:
     """Return whether Hudi's readers cannot apply the new columns to older files.
 
     This is so for a decimal of more digits anywhere, and for a wider number inside a struct, a list
@@ -77,11 +74,11 @@ def needs_rewrite(old: T.DataType, new: T.DataType, depth: int = 0) -> bool:
         new: its columns, merged with those of new rows, or the type of the same value.
         depth: how many structs, lists and maps the value is in; 1 for a column.
     """
-    if isinstance(old, T.StructType) and isinstance(new, T.StructType):
+    if isinstance(old, T.StructType):
         return any(needs_rewrite(f.dataType, new[f.name].dataType, depth + 1) for f in old)
-    if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
+    if isinstance(old, T.ArrayType):
         return needs_rewrite(old.elementType, new.elementType, depth + 1)
-    if isinstance(old, T.MapType) and isinstance(new, T.MapType):
+    if isinstance(old, T.MapType):
         return needs_rewrite(old.valueType, new.valueType, depth + 1)
     return old != new and (depth > 1 or _type_names(old, new) not in LOSSLESS_WIDENINGS)
 
@@ -111,35 +108,32 @@ def check_key_types(path: str, old: T.StructType, new: T.StructType, key: Collec
 
 def _merge_fields(old: T.StructType, new: T.StructType, path: str) -> T.StructType:
     old_types, new_types = ({f.name: f.dataType for f in schema} for schema in (old, new))
+    merged = T.StructType()
     names: dict[str, str] = {}
-    for name in (*new_types, *old_types):
-        names[name.lower()] = name
-    for name in (*old_types, *new_types):
-        if names[name.lower()] != name:
+    for name, new_type in {**old_types, **new_types}.items():
+        same_name = names.setdefault(name.lower(), name)
+        if same_name != name:
             raise LakeError(
-                f"{path} has {names[name.lower()]} and {name}, which Spark and Athena take for one",
+                f"{path} has {same_name} and {name}, which Spark and Athena take for one",
                 hint="rename one at the source",
             )
-    fields = []
-    for name, new_type in {**old_types, **new_types}.items():
         old_type = old_types.get(name, new_type)
-        merged = _merge_types(old_type, new_type, f"{path}.{name}")
-        fields.append(T.StructField(name, merged))
-    return T.StructType(fields)
+        merged.add(name, _merge_types(old_type, new_type, f"{path}.{name}"))
+    return merged
 
 
-def _merge_types(old: T.DataType, new: T.DataType, path: str) -> T.DataType:
-    if isinstance(old, T.StructType) and isinstance(new, T.StructType):
+def _merge_types(old: Any, new: Any, path: str) -> T.DataType:
+    kind = type(old) if isinstance(new, type(old)) else None
+    if kind is T.StructType:
         return _merge_fields(old, new, path)
-    if isinstance(old, T.ArrayType) and isinstance(new, T.ArrayType):
+    if kind is T.ArrayType:
         return T.ArrayType(_merge_types(old.elementType, new.elementType, f"{path}[]"))
-    if isinstance(old, T.MapType) and isinstance(new, T.MapType):
+    if kind is T.MapType:
         value = _merge_types(old.valueType, new.valueType, f"{path}{{}}")
         return T.MapType(T.StringType(), value)
-    if old == new or _can_widen(new, old):
-        return old
-    if _can_widen(old, new):
-        return new
+    wide: T.DataType = new if _can_widen(old, new) else old
+    if old == new or _can_widen(old, new) or _can_widen(new, old):
+        return wide
     widenings = ", ".join(f"{a} to {b}" for a, b in sorted(LOSSLESS_WIDENINGS))
     raise LakeError(
         f"{path} was {old.simpleString()} and becomes {new.simpleString()}: its column cannot follow",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Mapping, NamedTuple, Optional
+from typing import Any, Mapping, Optional
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -42,20 +42,6 @@ class WriterSchema:
     sent: T.StructType = field(default_factory=T.StructType)
     columns: T.StructType = field(default_factory=T.StructType)
     error: Optional[LakeError] = None
-
-
-class Conversion(NamedTuple):
-    """What becomes of the messages of one schema.
-
-    Attributes:
-        row: the row; null if the record is.
-        lost: which value the row cannot hold (it is null there), and why; null if it holds all.
-        reason: why all its messages are dead letters; "" if they are not.
-    """
-
-    row: Column
-    lost: Column
-    reason: str = ""
 
 
 class Schemas:
@@ -156,7 +142,7 @@ class Schemas:
             connect = self.connect_schema(definition)
             sent = columns = connect_schema.to_spark(connect, self.as_numbers)
             if self.scales is not None:
-                columns = analyst_types.convert("row", connect, self.scales).schema
+                columns, *_ = analyst_types.convert("row", connect, self.scales)
         except LakeError as e:
             return WriterSchema(definition, error=e)
         return WriterSchema(definition, connect, sent, columns)
@@ -210,25 +196,31 @@ class Schemas:
             return ""
         return f"{error.message} ({error.location})" if error.location else error.message
 
-    def convert(self, record: str, id: str) -> Conversion:
-        """Convert a record of a resolved schema to the columns of the rows.
+    def unreadable_reason(self, id: str) -> str:
+        """Return why all messages of a resolved schema are dead letters; "" if they are not."""
+        schema = self.resolved[id]
+        problem = self.rejection(schema, self.latest or schema)
+        return problem and f"schema {self.name(id)} cannot be read: {problem}"
+
+    def convert(self, record: str, id: str) -> tuple[Column, Column]:
+        """Convert a record of a readable schema to the columns of the rows.
 
         Args:
             record: name of the column that has the record, and in a column `row` the result.
             id: id of its schema.
+
+        Returns:
+            The row, null if the record is; and which value the row cannot hold (it is null there), and why, null
+            if it holds all.
         """
         schema = self.resolved[id]
         row, lost = F.col(record), F.lit(None).cast("string")
-        problem = self.rejection(schema, self.latest or schema)
-        if problem:
-            reason = f"schema {self.name(id)} cannot be read: {problem}"
-            return Conversion(F.lit(None).cast(self.row_schema), lost, reason)
         if self.scales is not None:
             _, row, lost = analyst_types.convert(record, schema.connect, self.scales)
-        return Conversion(_convert(row, schema.columns, self.row_schema), lost)
+        return _convert(row, schema.columns, self.row_schema), lost
 
 
-def _convert(value: Column, have: T.DataType, want: T.DataType) -> Column:
+def _convert(value: Column, have: Any, want: Any) -> Column:
     """Convert a value: records by field name (a missing one is null), others to wider types.
 
     Not by a cast of the record: Spark matches its fields by position.
@@ -240,17 +232,16 @@ def _convert(value: Column, have: T.DataType, want: T.DataType) -> Column:
     """
     if have.simpleString() == want.simpleString():
         return value
-    if isinstance(have, T.StructType) and isinstance(want, T.StructType):
-        types = {f.name: f.dataType for f in have}
-        fields = []
-        for f in want:
-            field = F.lit(None).cast(f.dataType)
-            if f.name in types:
-                field = _convert(value.getField(f.name), types[f.name], f.dataType)
-            fields.append(field.alias(f.name))
+    if isinstance(have, T.StructType):
+        fields = [
+            _convert(value.getField(f.name), have[f.name].dataType, f.dataType).alias(f.name)
+            if f.name in have.names
+            else F.lit(None).cast(f.dataType).alias(f.name)
+            for f in want
+        ]
         return F.when(value.isNotNull(), F.struct(*fields))
-    if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
+    if isinstance(have, T.ArrayType):
         return F.transform(value, lambda v: _convert(v, have.elementType, want.elementType))
-    if isinstance(have, T.MapType) and isinstance(want, T.MapType):
+    if isinstance(have, T.MapType):
         return F.transform_values(value, lambda _, v: _convert(v, have.valueType, want.valueType))
     return value.cast(want)

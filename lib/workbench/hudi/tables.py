@@ -21,7 +21,7 @@ from ..base.paths import join_uri
 TABLE_TYPES = {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}
 ALLOWED_VALUES = {
     "type": tuple(TABLE_TYPES),
-    "index": ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "BUCKET"),
+    "index": ("SIMPLE", "GLOBAL_SIMPLE", "BUCKET"),
     "deletes": ("hard", "soft"),
 }
 TABLE_VERSION = "6"
@@ -43,7 +43,7 @@ class Table:
     Limits. Hudi has one partition for null and for an empty text, and Spark takes the value from
     the partition's name: an empty text in a partition field reads as null. A delete that was
     committed to a "cow" table leaves no trace, so an older event of the same key in a later batch
-    restores the row. A "mor" table without a GLOBAL_ index keeps the delete until it is compacted.
+    restores the row. A "mor" table without the index GLOBAL_SIMPLE keeps the delete until it is compacted.
     Within one batch the order does not matter, and a topic and landed files are read in the order of
     their offsets. So only a source that sends out of order is affected.
 
@@ -59,15 +59,15 @@ class Table:
             is older than any change: a change of a transaction that was open during the snapshot has
             an earlier position ("__op,__lsn"). The ordering field of a "mor" table
             is no decimal and no date.
-        partition: partition fields. Those that are no key fields need a GLOBAL_ index.
+        partition: partition fields. Those that are no key fields need the index GLOBAL_SIMPLE.
         database: database of its catalog entry.
         catalog: name of its catalog entry, the table's name by default (see `catalog_names`).
         type: "cow" (Copy-on-Write) or "mor" (Merge-on-Read). A Copy-on-Write table writes all of a file
             again to change one row. The ingest refuses another type than that of the existing table.
-        index: how the file of a key is found. GLOBAL_SIMPLE and GLOBAL_BLOOM search the files of all
-            partitions, so that a row may move to another one. SIMPLE and BLOOM search those of the
-            row's partition. BUCKET computes the file from the key and reads none: an upsert into a
-            large table stays quick. The ingest refuses a change from or to BUCKET.
+        index: how the file of a key is found. GLOBAL_SIMPLE searches the files of all partitions, so that a
+            row may move to another one. SIMPLE searches those of the row's partition. BUCKET computes the
+            file from the key and reads none: an upsert into a large table stays quick. The ingest refuses
+            a change from or to BUCKET.
         buckets: files in a partition with index BUCKET. The ingest refuses another number later.
         parallelism: tasks of a shuffle.
         deletes: "hard" removes the row of a key. "soft" keeps it as the delete event has it (S5:
@@ -113,7 +113,7 @@ class Table:
             if value not in allowed:
                 raise _invalid(self, name, did_you_mean(str(value), allowed))
         changeable = [name for name in self.partition if name not in self.key]
-        if changeable and not self.index.startswith("GLOBAL_"):
+        if changeable and self.index != "GLOBAL_SIMPLE":
             raise LakeError(
                 f"table {self.name} has the index {self.index}, and its partition field {changeable[0]} is no key "
                 "field: a row whose partition changes would be in both partitions",
@@ -171,8 +171,7 @@ class Table:
             "version": TABLE_VERSION,
             "ordering": self.ordering_column,
         }
-        has_filter = self.index.endswith("BLOOM")
-        groups = ["every table", "base files", "bloom filter" if has_filter else "no bloom filter"]
+        groups = ["every table", "base files"]
         if self.partition:
             groups.append("partitions")
         if self.index == "BUCKET":

@@ -27,12 +27,11 @@ PROGRESS_KEY = "_workbench_progress"
 # Key in a commit's extra metadata: how the source's schema changed (see evolution.describe_change).
 SCHEMA_CHANGE_KEY = "_workbench_schema_change"
 WRITE_ACTIONS = ("commit", "deltacommit", "replacecommit")  # actions that change query results
-COUNTERS = {  # of the rows and bytes in a commit: the column of `commits`, and Hudi's name
+COUNTERS = {  # of the rows in a commit: the column of `commits`, and Hudi's name
     "inserted": "numInserts",
     "updated": "numUpdateWrites",
     "deleted": "numDeletes",
     "written": "numWrites",
-    "bytes": "totalWriteBytes",
 }
 MAX_CLOCK_SKEW_S = 10  # tolerated difference between the clocks of two machines
 # <file group>_<write token>_<instant>.parquet
@@ -172,15 +171,14 @@ def commits(table: Table) -> pd.DataFrame:
     rows = []
     for action in completed_actions(table):
         stats = [stat for _, stat in write_stats(action.metadata)]
-        totals = {
-            name: sum(max(stat.get(counter) or 0, 0) for stat in stats)
-            for name, counter in COUNTERS.items()
-        }
+        totals = [
+            sum(max(stat.get(counter) or 0, 0) for stat in stats)
+            for counter in (*COUNTERS.values(), "totalWriteBytes")
+        ]
+        totals.insert(-1, len(stats))
         operation = action.metadata.get("operationType")
-        row = {"action": action.action, "operation": operation, **totals, "files": len(stats)}
-        rows.append({"instant": action.instant, **row, "seconds": action.seconds})
-    columns = ["instant", "action", "operation", *COUNTERS, "seconds"]
-    columns.insert(-2, "files")
+        rows.append([action.instant, action.action, operation, *totals, action.seconds])
+    columns = ["instant", "action", "operation", *COUNTERS, "files", "bytes", "seconds"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -373,7 +371,7 @@ def check_type(table: Table) -> None:
         f"table {table.name} is {stored}, not {TABLE_TYPES[table.type]}",
         location=f"{table.base}/.hoodie",
         expected=f'type="{name}"',
-        hint="name this type, because `rows` may choose another one; or drop the table and ingest it anew",
+        hint="name this type, or drop the table and ingest it anew",
     )
 
 

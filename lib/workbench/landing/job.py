@@ -275,7 +275,7 @@ def drop(world: World, config: dict[str, str]) -> None:
     # messages again. Remaining files may then contain a message twice, and the ingest deduplicates by
     # key and ordering field. In the opposite order the next run would skip the messages of removed
     # files. The topic ids are removed last, so that a recreated topic is still recognized.
-    names = _landed_topics(world, sink)
+    names, uris = _landed_topics(world, sink), folders(world, config)
     with contextlib.ExitStack() as locks:
         for topic in names:
             locks.enter_context(_landing_lock(world, sink, topic))
@@ -289,7 +289,7 @@ def drop(world: World, config: dict[str, str]) -> None:
             progress = read_progress(world, prefix)
             if progress:
                 _write_progress(world, prefix, {**progress, "offsets": {}, "planned": {}})
-        for uri in _folders(world, sink, names):
+        for uri in uris:
             files.remove(uri)
         for topic in names:
             files.remove(progress_path(world, sink.prefix_of(topic)))
@@ -298,11 +298,7 @@ def drop(world: World, config: dict[str, str]) -> None:
 def folders(world: World, config: dict[str, str]) -> list[str]:
     """Return the URIs of the folders of a landing: landed files and dead letters. They need not exist."""
     sink = parse(config)
-    return _folders(world, sink, _landed_topics(world, sink))
-
-
-def _folders(world: World, sink: Sink, names: Sequence[str]) -> list[str]:
-    prefixes = dict.fromkeys(sink.prefix_of(topic) for topic in names)
+    prefixes = dict.fromkeys(map(sink.prefix_of, _landed_topics(world, sink)))
     landed = [join_uri(world.lake.landing, prefix) for prefix in prefixes]
     return [*landed, dead_letters_path(world, sink)]
 

@@ -77,12 +77,12 @@ def poll(world: World, config: dict[str, str]) -> Polled:
     path = _offsets_path(world, config)
     with _poll_lock(path), open_snapshot(world, source.database) as snapshot:
         end = snapshot.time(int(source.settings["timestamp.delay.interval.ms"]))
-        # {table ("" for a query): {"timestamp": …}}; this poll reads later rows
+        # {table ("" for a query): timestamp of its last rows}; this poll reads later ones
         offsets = json.loads(files.read_text(path) or "{}")
         columns = {table: _describe_columns(snapshot, source, table) for table in source.tables}
         for table, (schema, values) in columns.items():
             started, topic = time.monotonic(), topic_name(config, table)
-            last = offsets.get(table, {}).get("timestamp", "-infinity")
+            last = offsets.get(table, "-infinity")
             statement = source.statement(table, last, end)
             summary = snapshot.summarize(
                 statement,
@@ -96,7 +96,7 @@ def poll(world: World, config: dict[str, str]) -> Polled:
                 rows = snapshot.json_rows(query, int(source.settings["batch.max.rows"]))
                 messages = (encode_row(source, topic, schema, text) for text in rows)
                 topics.produce(world, topic, messages)
-                offsets[table] = {"timestamp": summary.last}
+                offsets[table] = summary.last
                 files.write_text(path, json.dumps(offsets, indent=1))
             polled.messages[topic] = summary.rows
             polled.statements[topic] = statement.as_string(None)
@@ -215,15 +215,13 @@ def encode_row(
 
 
 def _to_envelope(schema: Optional[dict[str, Any]], payload: Any) -> str:
-    return _to_json({"schema": schema, "payload": payload})
-
-
-def _to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    envelope = {"schema": schema, "payload": payload}
+    return json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
 
 
 def _to_base64(match: "re.Match[str]") -> str:
     # PostgreSQL's text of a numeric has as many decimals as its scale
     unscaled = int(match[1].replace(".", ""))
     size = max(unscaled, ~unscaled).bit_length() // 8 + 1  # length of Java's BigInteger.toByteArray
-    return _to_json(base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode())
+    encoded = base64.b64encode(unscaled.to_bytes(size, "big", signed=True)).decode()
+    return f'"{encoded}"'

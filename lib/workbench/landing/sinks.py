@@ -6,16 +6,16 @@ supported. A setting that the landing does not support raises an error that name
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, Optional, Sequence
 
 from ..base import World
 from ..base.paths import is_safe_relative_path
 from ..base.registries import AVRO_CONVERTER, REGISTRY_V2, glue_registries
 from ..topic.topics import Message
 from . import transforms
-from .partitioners import folder_by_fields
 from .settings import JSON_CONVERTER, REMOVE_HINT, SUPPORTED, ConnectorConfig, Values, split_list
 
 LENSES = "io.lenses.streamreactor.connect.aws.s3.sink.S3SinkConnector"
@@ -31,6 +31,12 @@ KCQL = re.compile(
     re.I,
 )
 DEFAULT_FLUSH_COUNT = 50_000
+# the characters that Hive escapes in partition folders
+# (org.apache.hadoop.hive.common.FileUtils.charToEscape), and NUL, which file systems reject
+HIVE_ESCAPES = {ord(c): f"%{ord(c):02X}" for c in (*map(chr, range(32)), *"\"#%'*/:=?\\\x7f{[]^")}
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+MAX_NAME_BYTES = 255  # a limit of file systems
+MAX_FOLDER_BYTES = 900  # a key in S3 has at most 1024 bytes
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,28 @@ class Sink:
         if self.is_confluent:  # filename.offset.zero.pad.width is 10
             return f"{topic}/{folder}/{topic}+{partition}+{offset:010d}"
         return f"{folder}/{topic}-{partition}-{offset:020d}".lstrip("/")
+
+
+def folder_by_fields(fields: Sequence[str], record: dict[str, Any]) -> str:
+    """Return the folder of a record by the values of its fields, `a=1/b=x`; "" without fields.
+
+    It works like Lenses' PARTITIONBY and Confluent's FieldPartitioner, but values are escaped as Hive does it.
+    A null, empty or missing value becomes Hive's default partition.
+
+    Raises:
+        ValueError: the name of the folder is too long.
+    """
+    names = []
+    for name in fields:
+        value = record.get(name)
+        text = value if isinstance(value, str) else json.dumps(value)
+        is_empty = value is None or not text
+        names.append(f"{name}={DEFAULT_PARTITION if is_empty else text.translate(HIVE_ESCAPES)}")
+    folder = "/".join(names)
+    is_long = any(len(name.encode()) > MAX_NAME_BYTES for name in names)
+    if is_long or len(folder.encode()) >= MAX_FOLDER_BYTES:
+        raise ValueError("a partition value is too long for the name of a folder")
+    return folder
 
 
 def parse(values: dict[str, str], world: Optional[World] = None) -> Sink:

@@ -88,7 +88,12 @@ def apply(transforms: Transforms, record: Record) -> Record:
 def _apply_one(settings: Values, record: Record) -> Record:
     kind = _kind(settings)
     if kind == "ExtractField":
-        return _extract_key(settings["field"], record)
+        if record.key is None:
+            return record
+        key_fields = _struct_fields("key", record.key, record.key_schema)
+        [(field, key)] = _select([settings["field"]], key_fields)
+        schema = {attribute: value for attribute, value in field.items() if attribute != "field"}
+        return replace(record, key=key, key_schema=schema)
     if record.value is None and kind != "ValueToKey":
         return record
     fields = _struct_fields("value", record.value, record.value_schema)
@@ -111,14 +116,6 @@ def _apply_one(settings: Values, record: Record) -> Record:
     old_schema = record.value_schema or {}
     schema.update({key: old_schema[key] for key in COPIED_ATTRIBUTES if key in old_schema})
     return replace(record, value=value, value_schema=schema)
-
-
-def _extract_key(name: str, record: Record) -> Record:
-    if record.key is None:
-        return record
-    [(field, key)] = _select([name], _struct_fields("key", record.key, record.key_schema))
-    schema = {attribute: value for attribute, value in field.items() if attribute != "field"}
-    return replace(record, key=key, key_schema=schema)
 
 
 def _struct_fields(side: str, struct: Any, schema: Optional[dict[str, Any]]) -> StructFields:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any, Callable, Iterable, NamedTuple
 
 from ..base import LakeError
 from ..topic.topics import Message
-from .formats import EncodedRecord, RecordEncoder
+from .formats import RecordEncoder
 
 DeadLetter = tuple[Message, str]  # a message, and the reason why it is not landed
 Write = Callable[[str, bytes], None]  # takes the path of a file in the sink's folder, and its bytes
@@ -19,40 +19,6 @@ class OpenFile(NamedTuple):
     schema: Any
     first: Message
     records: list[Any]
-
-
-class FileGroup:
-    """The files of a topic partition that are closed at the same time.
-
-    For Confluent's sink these are all files of the partition (TopicPartitionWriter), for Lenses' sink
-    the file of one folder.
-    """
-
-    def __init__(self, encoder: RecordEncoder, write: Write):
-        """Create a group without files."""
-        self._encoder, self._write = encoder, write
-        self._files: dict[str, OpenFile] = {}  # by folder
-        self._record_count = 0
-
-    def add(self, message: Message, record: EncodedRecord) -> None:
-        """Add a record to the file of its folder; close the open files before or after that if needed."""
-        open_file = self._files.get(record.folder)
-        if open_file and open_file.schema is not record.schema:  # schema.compatibility NONE
-            self.close()
-        file = self._files.setdefault(record.folder, OpenFile(record.schema, message, []))
-        file.records.append(record.content)
-        self._record_count += 1
-        if self._record_count == self._encoder.sink.flush_count:
-            self.close()
-
-    def close(self) -> None:
-        """Write the open files."""
-        sink, file_format = self._encoder.sink, self._encoder.format
-        for folder, file in self._files.items():
-            path = sink.object_path(file.first, folder) + file_format.extension
-            self._write(path, file_format.encode_file(file.schema, file.records, path))
-        self._files.clear()
-        self._record_count = 0
 
 
 def write_files(
@@ -69,25 +35,42 @@ def write_files(
     Raises:
         LakeError: a message has no value, and the sink fails then.
     """
-    sink = encoder.sink
-    groups: dict[str, FileGroup] = defaultdict(lambda: FileGroup(encoder, write))
-    dead_letters: list[DeadLetter] = []
+    sink, file_format = encoder.sink, encoder.format
+    # The files of a group are closed at the same time. For Confluent's sink these are all files of the
+    # partition (TopicPartitionWriter), for Lenses' sink the file of one folder.
+    groups: dict[str, dict[str, OpenFile]] = defaultdict(dict)  # {group: {folder: file}}
+    sizes, dead_letters = Counter[str](), list[DeadLetter]()
     records = tombstones = 0
+
+    def close(group: str) -> None:
+        for folder, file in groups.pop(group).items():
+            path = sink.object_path(file.first, folder) + file_format.extension
+            write(path, file_format.encode_file(file.schema, file.records, path))
+        del sizes[group]
+
     for message in messages:
         try:
             record = encoder.encode(message)
         except ValueError as e:
             dead_letters.append((message, str(e)))
             continue
-        if record:
-            records += 1
-            groups["" if sink.is_confluent else record.folder].add(message, record)
-        elif sink.fail_on_null:
-            raise _null_error(message)
-        else:
+        if record is None:
+            if sink.fail_on_null:
+                raise _null_error(message)
             tombstones += 1
-    for group in groups.values():
-        group.close()
+            continue
+        group = "" if sink.is_confluent else record.folder
+        open_file = groups[group].get(record.folder)
+        if open_file and open_file.schema is not record.schema:  # schema.compatibility NONE
+            close(group)
+        new_file = OpenFile(record.schema, message, [])
+        groups[group].setdefault(record.folder, new_file).records.append(record.content)
+        records += 1
+        sizes[group] += 1
+        if sizes[group] == sink.flush_count:
+            close(group)
+    for group in [*groups]:
+        close(group)
     found = {"records": records, "tombstones": tombstones, "dead_letters": len(dead_letters)}
     return {"messages": sum(found.values()), **found}, dead_letters
 
