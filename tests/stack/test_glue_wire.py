@@ -82,7 +82,6 @@ def glue(world, topic, monkeypatch):
         "find",
         lambda _, id: asked.append(id) or schemas.get(id),
     )
-    monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: V2)
     monkeypatch.setattr(
         GlueRegistry,
         "artifacts",

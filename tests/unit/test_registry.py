@@ -93,7 +93,7 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
 def test_a_rejection_without_words_is_one(monkeypatch):
     text = '{"message": ""}'
     silent = SimpleNamespace(status_code=409, json=lambda: json.loads(text), text=text, url="")
-    monkeypatch.setattr(ApicurioRegistry, "_call", lambda *_: silent)
+    monkeypatch.setattr(http, "call", lambda *_, **__: silent)
     assert ApicurioRegistry(WORLD).add("t-value", {}) == (0, text)
     with pytest.raises(StackError, match="rejects DELETE"):
         registry.delete(WORLD, "t-value")

@@ -42,7 +42,7 @@ class Report:
         server: one row per check of the server: item, value, problem (empty without one), statements
             (those that remove the problem, or without one what needs attention; a text that begins with
             -- is no SQL).
-        tables: one row per table: item, schema, table, kind, rows (the server's
+        tables: one row per table: item, value (a summary of the following), schema, table, kind, rows (the server's
             estimate, or null), bytes, key (the columns), identity (how
             replication identifies a row), attention (values that may not arrive, such as numbers that are
             too long for the lake; for those without precision the digits of at most 10,000 rows), problem
@@ -62,16 +62,8 @@ class Report:
 
     def findings(self) -> list[Finding]:
         """Return one Finding per check and per table; a problem has its statements as the remedy."""
-        findings = [
-            _finding(row, str(row.value), "" if row.problem else "\n    ".join(row.statements))
-            for row in self.server.itertuples()
-        ]
-        for row in self.tables.itertuples():
-            rows = "rows unknown" if pandas.isna(row.rows) else plural(int(row.rows), "row")
-            size = f"{rows}, {format_size(row.bytes)}"
-            summary = f"{row.kind}, {size}, key {row.key or '(none)'}, identity {row.identity}"
-            findings.append(_finding(row, summary, str(row.attention)))
-        return findings
+        rows = [*self.server.itertuples(), *self.tables.itertuples()]
+        return [_finding(row) for row in rows]
 
     def summary(self) -> Finding:
         """Return one Finding for the whole source."""
@@ -94,11 +86,12 @@ class Report:
         return "\n".join(lines)
 
 
-def _finding(row: Any, detail: str, attention: str = "") -> Finding:
+def _finding(row: Any) -> Finding:
+    attention, statements = getattr(row, "attention", ""), "\n    ".join(row.statements)
     if row.problem:
-        texts = filter(None, (detail, attention, row.problem))
-        return Finding(row.item, "; ".join(texts), "\n    ".join(row.statements))
-    return Finding(row.item, detail, attention, is_warning=True)
+        texts = filter(None, (row.value, attention, row.problem))
+        return Finding(row.item, "; ".join(texts), statements)
+    return Finding(row.item, row.value, attention or statements, is_warning=True)
 
 
 @dataclass(frozen=True)
@@ -180,21 +173,31 @@ def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.
     rows = []
     for row in tables.to_dict("records"):
         facts = json.loads(row.pop("facts"))
-        name = f"{row['schema']}.{row['table']}"
-        problems = [*filter(None, row["problem"].split("; "))]
+        problems = {each: "" for each in row["problem"].split("; ") if each}
         if options.polled:
-            problems = [each for each in problems if each in READING_PROBLEMS]
-        for problem, statement in (
-            *_name_problems([row["schema"], row["table"]], facts, options),
-            *_type_problems(facts, options, command.format(name)),
-            *_key_problems(facts, options),
-        ):
-            problems.append(problem)
-            if statement.startswith("--"):  # a line break in a name would end the comment
-                statement = escape_unprintable(statement)
-            row["statements"] = [*row["statements"], *filter(None, [statement])]
-        rows.append({**row, "problem": "; ".join(problems)})
-    return pandas.DataFrame(rows, columns=tables.columns.drop("facts"))
+            problems = {each: "" for each in problems if each in READING_PROBLEMS}
+        problems |= {
+            **dict(_name_problems([row["schema"], row["table"]], facts, options)),
+            **dict(
+                _type_problems(facts, options, command.format(f"{row['schema']}.{row['table']}"))
+            ),
+            **dict(_key_problems(facts, options)),
+        }
+        # a line break in a name would end a comment
+        remedies = [
+            escape_unprintable(each) if each.startswith("--") else each
+            for each in problems.values()
+            if each
+        ]
+        number = "rows unknown" if pandas.isna(row["rows"]) else plural(int(row["rows"]), "row")
+        size = f"{number}, {format_size(row['bytes'])}"
+        row["value"] = (
+            f"{row['kind']}, {size}, key {row['key'] or '(none)'}, identity {row['identity']}"
+        )
+        row["problem"] = "; ".join(problems)
+        row["statements"] = [*row["statements"], *remedies] if problems else []
+        rows.append(row)
+    return pandas.DataFrame(rows, columns=["value", *tables.columns.drop("facts")])
 
 
 def _name_problems(
@@ -208,16 +211,16 @@ def _name_problems(
     columns = [each for each in facts["columns"] if each not in options.excluded]
     folded = Counter(map(str.lower, columns))
     for name in columns:
-        problem = ""
         if not NAME.fullmatch(name):
             problem = f"topics cannot have the column name {name!r}: {NAME_RULE}"
         elif is_reserved(name):
             problem = f"the column name {name!r} is one that the lake adds, and that queries hide"
         elif folded[name.lower()] > 1:
             problem = f"the column name {name!r} differs from another one in case only"
-        if problem:
-            exclusion = f"capture with --exclude {shlex.quote(name)}"
-            yield problem, f"{rename} COLUMN {_quoted([name], facts)} TO …; or {exclusion}"
+        else:
+            continue
+        exclusion = f"capture with --exclude {shlex.quote(name)}"
+        yield problem, f"{rename} COLUMN {_quoted([name], facts)} TO …; or {exclusion}"
 
 
 def _quoted(names: Sequence[str], facts: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ class Rows:
     null: Optional[str] = None
     types: Mapping[str, str] = field(default_factory=dict)
 
-    def copy(self, connection: psycopg.Connection) -> None:
+    def run(self, connection: psycopg.Connection) -> None:
         """Load the rows.
 
         Raises:

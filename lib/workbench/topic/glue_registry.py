@@ -25,7 +25,7 @@ UUID_PATTERN = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 @dataclass(frozen=True)
 class GlueRegistry:
-    """The registries of a deployment in the Glue Schema Registry; a `SchemaRegistry`."""
+    """The registries of a deployment in the Glue Schema Registry, with the methods of ApicurioRegistry."""
 
     world: World
 
@@ -78,10 +78,6 @@ class GlueRegistry:
             return None
         version = self._call_or_none("get_schema_version", SchemaVersionId=id)
         return version and avro.parse_schema(version["SchemaDefinition"], version["SchemaArn"])
-
-    def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:
-        versions = self._available_versions(artifact) if artifact in self.names() else []
-        return self.find(versions[-1]["SchemaVersionId"]) if versions else None
 
     def delete(self, *artifacts: str) -> None:
         """Delete artifacts with all their versions and wait until they are gone.
