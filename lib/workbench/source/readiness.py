@@ -135,31 +135,21 @@ def check(
         ParamsError: the world has no such source.
     """
     source, engine = world.source(name), world.source_engine(name)
-    names = None if tables is None else list(tables)
+    read = _read_postgres if engine == "postgres" else _read_mariadb
+    names = None if tables is None else [*tables]
     try:
-        read = _read_postgres if engine == "postgres" else _read_mariadb
-        server, rows = read(source, names, [*options.excluded])
-        missing = [each for each in names or () if f"table {each}" not in {*rows["item"]}]
-        if missing:
-            server = pandas.concat([server, _missing_tables(source, engine, missing)])
+        server, rows, reasons = read(source, names, [*options.excluded])
     except WorkbenchError as e:
         failure = _connection_failure(source.server(engine), e)
         return Report(world.name, name, failure, pandas.DataFrame(columns=COLUMNS))
-    command = f"workbench capture {name} {{}} --world {world.name}"
-    return Report(world.name, name, server, _judged(rows, options, command))
-
-
-def _missing_tables(source: World, engine: str, names: list[str]) -> pandas.DataFrame:
-    """Return the rows of `Report.server` for names that are no tables to capture."""
-    reasons: dict[str, str] = {}
-    if engine == "postgres":
-        kinds = postgres.query(source, QUERIES["postgres_other_kinds"], [names])
-        reasons = dict(kinds.itertuples(index=False))
-    rows = [
-        (f"table {name}", "", reasons.get(name, "there is no such table"), [CORRECT_NAME])
-        for name in names
+    missing = [
+        (f"table {each}", "", reasons.get(each, "there is no such table"), [CORRECT_NAME])
+        for each in names or ()
+        if f"table {each}" not in {*rows["item"]}
     ]
-    return pandas.DataFrame(rows, columns=COLUMNS)
+    server = pandas.concat([_split(server), pandas.DataFrame(missing, columns=COLUMNS)])
+    command = f"workbench capture {name} {{}} --world {world.name}"
+    return Report(world.name, name, server, _judged(_split(rows), options, command))
 
 
 def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.DataFrame:
@@ -176,18 +166,13 @@ def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.
         problems = {each: "" for each in row["problem"].split("; ") if each}
         if options.polled:
             problems = {each: "" for each in problems if each in READING_PROBLEMS}
-        problems |= {
-            **dict(_name_problems([row["schema"], row["table"]], facts, options)),
-            **dict(
-                _type_problems(facts, options, command.format(f"{row['schema']}.{row['table']}"))
-            ),
-            **dict(_key_problems(facts, options)),
-        }
+        names = (row["schema"], row["table"])
+        problems |= dict(_column_problems(names, facts, options, command.format(".".join(names))))
+        problems |= dict(_key_problems(facts, options))
         # a line break in a name would end a comment
         remedies = [
             escape_unprintable(each) if each.startswith("--") else each
-            for each in problems.values()
-            if each
+            for each in filter(None, problems.values())
         ]
         number = "rows unknown" if pandas.isna(row["rows"]) else plural(int(row["rows"]), "row")
         size = f"{number}, {format_size(row['bytes'])}"
@@ -200,10 +185,10 @@ def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.
     return pandas.DataFrame(rows, columns=["value", *tables.columns.drop("facts")])
 
 
-def _name_problems(
-    names: Sequence[str], facts: dict[str, Any], options: Options
+def _column_problems(
+    names: Sequence[str], facts: dict[str, Any], options: Options, command: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield each problem of the names of a table, and of its columns, with the way out."""
+    """Yield each problem of the names of a table and its columns, and of their types, with the way out."""
     rename = f"-- rename it: ALTER TABLE {facts['quoted']} RENAME"
     for name in names:
         if not NAME.fullmatch(name):
@@ -221,6 +206,17 @@ def _name_problems(
             continue
         exclusion = f"capture with --exclude {shlex.quote(name)}"
         yield problem, f"{rename} COLUMN {_quoted([name], facts)} TO …; or {exclusion}"
+    unsupported = {n: kind for n, kind in facts["unsupported"] if n not in options.excluded}
+    if unsupported:
+        left_out = [*options.excluded, *unsupported]
+        in_key = [name for name in left_out if name in (options.key or facts["key"])]
+        remedy = f"-- leave them out: {command}"
+        for name in left_out:
+            remedy += f" --exclude {shlex.quote(name)}"
+        if in_key:
+            remedy = f"-- give the table a key without {', '.join(in_key)}, then name its columns: {command} --key …"
+        types = ", ".join(f"{name} ({kind})" for name, kind in unsupported.items())
+        yield f"not supported (docs/types.md): {types}", remedy
 
 
 def _quoted(names: Sequence[str], facts: dict[str, Any]) -> str:
@@ -229,34 +225,21 @@ def _quoted(names: Sequence[str], facts: dict[str, Any]) -> str:
     return ", ".join(mark + name.replace(mark, mark * 2) + mark for name in names)
 
 
-def _type_problems(
-    facts: dict[str, Any], options: Options, command: str
-) -> Iterator[tuple[str, str]]:
-    """Yield the problem of columns whose type cannot be captured, with the way out."""
-    columns = [each for each in facts["unsupported"] if each[0] not in options.excluded]
-    if not columns:
-        return
-    left_out = [*options.excluded, *(name for name, _ in columns)]
-    flags = " ".join(f"--exclude {shlex.quote(name)}" for name in left_out)
-    remedy = f"-- leave them out: {command} {flags}"
-    in_key = [name for name in left_out if name in (options.key or facts["key"])]
-    if in_key:
-        remedy = f"-- give the table a key without {', '.join(in_key)}, then name its columns: {command} --key …"
-    types = ", ".join(f"{name} ({kind})" for name, kind in columns)
-    yield f"not supported (docs/types.md): {types}", remedy
-
-
 def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str, str]]:
     """Yield each problem of the key by which the lake finds a row, with the way out."""
-    key, table = [*options.key] or facts["key"], facts["quoted"]
-    if not key:
-        yield from _missing_key_problems(facts)
-        return
+    key, table, prefixes = [*options.key] or facts["key"], facts["quoted"], facts.get("prefixes")
     names, add_key = ", ".join(key), f"ALTER TABLE {table} ADD PRIMARY KEY ({_quoted(key, facts)});"
     captured = {*facts["columns"]} - {*options.excluded}
     missing = ", ".join(each for each in key if each not in captured)
     unsuited = ", ".join(each for each in key if each in facts["no_keys"])
-    if missing:
+    if not key and prefixes:
+        yield f"no primary key of whole values, only of a prefix: {', '.join(prefixes)}", ""
+    elif not key:
+        # readiness.sql has the statement for MariaDB, and a deferrable key as a problem of its own
+        add_key = f"-- add a key: ALTER TABLE {table} ADD PRIMARY KEY (…);"
+        if not facts.get("is_deferrable"):
+            yield "no primary key", add_key if "identities" in facts else ""
+    elif missing:
         remedy = "-- capture the columns of the key, or give other ones: --key …"
         yield f"no captured column {missing} for the key", remedy
     elif unsuited:
@@ -270,18 +253,6 @@ def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str
             if not each["is_full"] and not {*key} <= {*(each["columns"] or ())}:
                 problem = f"the replica identity of {each['table']} lacks the key {names}"
                 yield problem, f"ALTER TABLE {each['table']} REPLICA IDENTITY FULL;"
-
-
-def _missing_key_problems(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the problem of a table without a key; a deferrable key is a problem of its own."""
-    prefixes = ", ".join(facts.get("prefixes", ()))
-    if prefixes:
-        yield f"no primary key of whole values, only of a prefix: {prefixes}", ""
-    elif "identities" not in facts:  # MariaDB, whose statement readiness.sql has
-        yield "no primary key", ""
-    elif not facts.get("is_deferrable"):
-        statement = f"-- add a key: ALTER TABLE {facts['quoted']} ADD PRIMARY KEY (…);"
-        yield "no primary key", statement
 
 
 def _connection_failure(server: Server, error: WorkbenchError) -> pandas.DataFrame:
@@ -299,10 +270,11 @@ def _connection_failure(server: Server, error: WorkbenchError) -> pandas.DataFra
     return pandas.DataFrame([("connection", "failed", problem, statements)], columns=COLUMNS)
 
 
-def _read_postgres(
-    world: World, names: Optional[list[str]], excluded: list[str]
-) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Return `Report.server`, and the tables with their facts."""
+# what `Report.server` has; the tables with their facts; {name that is no table to capture: the reason}
+Read = tuple[pandas.DataFrame, pandas.DataFrame, dict[str, str]]
+
+
+def _read_postgres(world: World, names: Optional[list[str]], excluded: list[str]) -> Read:
     reader = world.postgres.replication_user
     server = postgres.query(world, QUERIES["postgres_server"], [reader])
     values = [names, reader, names, excluded, excluded]
@@ -312,24 +284,22 @@ def _read_postgres(
     if not samples.empty:
         digits = postgres.query(world, f"SELECT {', '.join(samples)}").iloc[0]
         tables.loc[samples.index, "attention"] = digits.to_numpy()
-    return _split_statements(server), _split_statements(tables)
+    if not names:
+        return server, tables, {}
+    others = postgres.query(world, QUERIES["postgres_other_kinds"], [names])
+    return server, tables, dict(others.itertuples(index=False))
 
 
-def _read_mariadb(
-    world: World, names: Optional[list[str]], excluded: list[str]
-) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Return `Report.server`, and the tables with their facts."""
+def _read_mariadb(world: World, names: Optional[list[str]], excluded: list[str]) -> Read:
     database = world.mysql.database
     schema = "information" if world.mysql.engine == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
-    server = mariadb.query(world, statement, [database])
-    server = pandas.concat([server, _binary_log(world)], ignore_index=True)
+    server = pandas.concat([mariadb.query(world, statement, [database]), _binary_log(world)])
     shows_periods = not mariadb.query(world, QUERIES["mariadb_shows_periods"]).empty
     overlaps = QUERIES["mariadb_overlaps" if shows_periods else "mariadb_no_overlaps"]
     statement = QUERIES["mariadb_tables"].replace("{overlaps}", overlaps)
     values = [database, database, names is None, names or [""], excluded or [""]]
-    tables = mariadb.query(world, statement, values)
-    return _split_statements(server), _split_statements(tables)
+    return server, mariadb.query(world, statement, values), {}
 
 
 def _binary_log(world: World) -> pandas.DataFrame:
@@ -353,6 +323,6 @@ def _binary_log(world: World) -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 
-def _split_statements(rows: pandas.DataFrame) -> pandas.DataFrame:
+def _split(rows: pandas.DataFrame) -> pandas.DataFrame:
     statements = rows["statements"].map(lambda text: [*filter(None, text.split(SEPARATOR))])
     return rows.assign(statements=statements)

@@ -121,12 +121,15 @@ class GlueRegistry:
             )
             status = version["SchemaVersionStatus"]
         version_id = version["SchemaVersionId"]
+
+        def evaluated_status() -> str:
+            """Return the status, "" while Glue compares the version with the others."""
+            found = self._call("get_schema_version", SchemaVersionId=version_id)["Status"]
+            return "" if found == "PENDING" else str(found)
+
         if status == "PENDING":
             status = aws.wait(
-                lambda: self._evaluated_status(version_id),
-                "Glue to check a schema version",
-                timeout=60,
-                interval=1,
+                evaluated_status, "Glue to check a schema version", timeout=60, interval=1
             )
         return version_id, "" if status == "AVAILABLE" else f"Glue reports the version as {status}"
 
@@ -145,11 +148,6 @@ class GlueRegistry:
             SchemaVersionNumber=first,
             Compatibility=mode.replace("_TRANSITIVE", "_ALL"),
         )
-
-    def _evaluated_status(self, id: str) -> str:
-        """Return the status of a version, "" while Glue compares it with the others."""
-        status = self._call("get_schema_version", SchemaVersionId=id)["Status"]
-        return "" if status == "PENDING" else status
 
     def _available_versions(self, artifact: str) -> list[dict[str, Any]]:
         """Return the usable versions of an artifact, the oldest first; empty if it does not exist."""
