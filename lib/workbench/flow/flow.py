@@ -124,7 +124,7 @@ class CaptureFlow(CaptureSet):
         """
         topic, connector = self.topic(world, name), self.capture(name).connector
         end = sum(topics.end_offsets(world, topic).values())
-        changed = self.db.execute(world, statement, values, self.database)
+        changed: int = self.db.execute(world, statement, values, self.database)
         if changed < 1:
             raise SourceError(
                 f"no row of {name} was changed",

@@ -195,15 +195,9 @@ class Loader:
         return _Plan(scale, folder, 1 if folder else repetitions, self.steps(folder))
 
     def _create(self, connection: psycopg.Connection, plan: "_Plan") -> None:
-        self._prepare_target(connection)
-        plan.run(connection, self.schema)
-        load_records.write(connection, self._names, scale=plan.scale, from_dir=plan.from_dir)
-
-    def _prepare_target(self, connection: psycopg.Connection) -> None:
-        """Check that no table exists, and create the schema if it is owned."""
+        """Create and fill the tables, of which none may exist, and the schema if it is owned."""
         existing = connection.execute(
-            "SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL",
-            [self._names],
+            "SELECT n FROM unnest(%s::text[]) n WHERE to_regclass(n) IS NOT NULL", [self._names]
         ).fetchone()
         if existing:
             raise SourceError(
@@ -217,6 +211,8 @@ class Loader:
             search_path = "ALTER DATABASE {} SET search_path TO {}"
             connection.execute(format_sql("CREATE SCHEMA {}", self.schema))
             connection.execute(format_sql(search_path, connection.info.dbname, self.schema))
+        plan.run(connection, self.schema)
+        load_records.write(connection, self._names, scale=plan.scale, from_dir=plan.from_dir)
 
     @property
     def _names(self) -> list[str]:

@@ -366,10 +366,8 @@ def publish_messages(
     records: list[Record] = []
     for message, reason in dead_letters:
         headers = _error_headers(to_record(message, reason), connector, worker_class)
-        options = {
-            "timestamp": message.timestamp()[1],
-            "headers": [*(message.headers() or []), *headers],
-        }
+        headers = [*(message.headers() or []), *headers]
+        options = {"timestamp": message.timestamp()[1], "headers": headers}
         records.append((message.key(), message.value(), options))
     _produce(world, topic, records)
 
