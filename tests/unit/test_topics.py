@@ -107,18 +107,22 @@ class Reader:
 
     def __init__(self, *batches, passed=0):
         self.batches, self.passed, self.assigned = list(batches), passed, None
+        self.at = {}
 
     def assign(self, places):
         self.assigned = [(p.partition, p.offset) for p in places]
 
     def consume(self, most, timeout):
+        batch = self.batches.pop(0) if self.batches else []
+        self.at |= {p: n + 1 for p, n in batch}
         return [
             SimpleNamespace(error=lambda: None, partition=lambda p=p: p, offset=lambda n=n: n)
-            for p, n in (self.batches.pop(0) if self.batches else [])
+            for p, n in batch
         ]
 
     def position(self, places):
-        return [TopicPartition(p.topic, p.partition, self.passed) for p in places]
+        offsets = [max(self.passed, self.at.get(p.partition, -1001)) for p in places]
+        return [TopicPartition(p.topic, p.partition, n) for p, n in zip(places, offsets)]
 
     def unassign(self):
         self.assigned = []

@@ -226,8 +226,8 @@ def replay(world: World, topic: str, *, transform: Optional[Transform] = None) -
     """
     lock = f"{replay_folder(world, topic)}/replay"
     with files.exclusive_lock(lock, f"replay of {topic}", "wait until it is done"):
-        progress_uri = _progress_uri(world, topic)
         waiting = [dead_letter for dead_letter in _read(world, topic) if not dead_letter.replayed]
+        progress_uri = _progress_uri(world, topic)
         selected = waiting
         if transform:
             values = map(transform, waiting)

@@ -259,11 +259,6 @@ def encoder(world: World, id: SchemaId) -> Callable[[Any], bytes]:
     return encode
 
 
-def encode(world: World, id: SchemaId, record: Any) -> bytes:
-    """Encode one record as a message. See `encoder` for the parameters and errors."""
-    return encoder(world, id)(record)
-
-
 class Decoded(NamedTuple):
     """A decoded message: its record, its schema id (such as `globalId 7`) and its Avro schema."""
 

@@ -41,7 +41,6 @@ from . import kafka_iam
 
 T = TypeVar("T")
 Message = Any  # confluent_kafka.Message; its type stubs declare every field optional
-IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 # Options of Spark with which an embedded Kafka that is down is reported within 15 s, by default after minutes.
 # Elsewhere the defaults outlast a broker's restart and the election of a leader.
@@ -100,7 +99,7 @@ def settings(world: World, **overrides: Any) -> dict[str, Any]:
 
 def uses_iam(world: World) -> bool:
     """Return whether the environment's Kafka is MSK, with access control by IAM."""
-    return world.kafka.security_protocol == IAM_PROTOCOL
+    return world.kafka.security_protocol == "SASL_SSL"
 
 
 def spark_options(world: World) -> dict[str, str]:
@@ -423,7 +422,6 @@ def consume(
             for message in batch:
                 if message.error():
                     raise KafkaException(message.error())
-                positions[message.partition()] = message.offset() + 1
                 if message.offset() < stop[message.partition()]:
                     yield message
             if batch:
@@ -435,11 +433,9 @@ def consume(
                     f"topic {topic!r}, offsets {positions}",
                     "run `workbench status`; nothing is lost, read the topic again",
                 )
-            else:
-                # The marker at the end of a transaction has an offset, but is not a message. The
-                # position of the consumer is after the marker.
-                for p in consumer.position([TopicPartition(topic, p) for p in positions]):
-                    positions[p.partition] = max(positions[p.partition], p.offset)
+            # also after the marker at the end of a transaction, which has an offset, but is not a message
+            for p in consumer.position([TopicPartition(topic, p) for p in positions]):
+                positions[p.partition] = max(positions[p.partition], p.offset)
             positions = {p: offset for p, offset in positions.items() if offset < stop[p]}
 
 
