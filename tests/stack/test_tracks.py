@@ -9,7 +9,7 @@ from workbench import connect, stack, trace, tracks
 from workbench.base import files
 from workbench.base.errors import SourceError, WorkbenchError
 from workbench.checks import check
-from workbench.source import load_records, postgres
+from workbench.source import loading, postgres
 from workbench.topic import registry, topics
 from workbench.tracks import ensure, reset, track
 from workbench.tracks.track import is_done
@@ -195,9 +195,9 @@ def test_a_number_that_a_sequence_gave_is_a_change(world, made):
     with postgres.session(world, loans.DATABASE) as connection, connection.transaction():
         connection.execute(statement)
         names = ["public.loans"]
-        before = load_records.hash_rows(connection, names)
+        before = loading.hash_rows(connection, names)
         connection.execute("SELECT nextval(pg_get_serial_sequence('loans', 'loan_id'))")
-        assert load_records.hash_rows(connection, names) != before
+        assert loading.hash_rows(connection, names) != before
 
 
 def test_the_teardown_leaves_what_the_user_has_under_similar_names(world, made):

@@ -5,6 +5,7 @@ rows of a file. The user's own files can be validated before. Walkthroughs may s
 loader unloads only its own tables.
 """
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
@@ -13,11 +14,12 @@ import psycopg
 from psycopg import sql
 
 from ..base import ROOT, SourceError, World, first_line
-from . import load_records, postgres
+from . import postgres
 from .names import format_sql, identifier
 from .queries import QUERIES
 from .row_files import Rows
 
+RECORD_PREFIX = "loaded by the workbench: "
 # The statements of a public dump. COMMIT, COPY FROM STDIN or psql's \commands would break the
 # single transaction.
 DUMP_STATEMENTS = (
@@ -137,7 +139,7 @@ class Loader:
         """
         server, database = world.postgres, self.database or world.postgres.database
         address = f"{server.host}:{server.port}"
-        plan = self._plan(scale, from_dir)
+        plan = _make_plan(self, scale, from_dir)
         names = ", ".join(self.tables)
         if self.owns_schema:
             names = f"schema {self.schema} with {names}"
@@ -173,7 +175,7 @@ class Loader:
         Raises:
             SourceError: the scale is invalid, a file is missing or damaged, or values cannot be loaded.
         """
-        plan, schema = self._plan(scale, from_dir), f"{self.schema}_trial"
+        plan, schema = _make_plan(self, scale, from_dir), f"{self.schema}_trial"
         if from_dir:
             postgres.create_database(world, self.database)
             with (
@@ -182,17 +184,6 @@ class Loader:
             ):
                 connection.execute(format_sql("CREATE SCHEMA {}", schema))
                 plan.run(connection, schema)
-
-    def _plan(self, scale: Any, from_dir: Union[str, Path, None]) -> "_Plan":
-        smallest, largest = self.scales
-        scale = self.scale if scale is None else scale
-        is_valid = type(scale) in (int, float) and smallest <= scale <= largest
-        repetitions = round(scale / smallest) if is_valid else 0
-        if not is_valid or abs(repetitions * smallest - scale) > 1e-6:
-            expected = f"a multiple of {smallest} from {smallest} to {largest}"
-            raise SourceError(f"scale is {scale!r}", expected=expected)
-        folder = str(Path(from_dir).expanduser().absolute()) if from_dir else ""
-        return _Plan(scale, folder, 1 if folder else repetitions, self.steps(folder))
 
     def _create(self, connection: psycopg.Connection, plan: "_Plan") -> None:
         """Create and fill the tables, of which none may exist, and the schema if it is owned."""
@@ -212,7 +203,11 @@ class Loader:
             connection.execute(format_sql("CREATE SCHEMA {}", self.schema))
             connection.execute(format_sql(search_path, connection.info.dbname, self.schema))
         plan.run(connection, self.schema)
-        load_records.write(connection, self._names, scale=plan.scale, from_dir=plan.from_dir)
+        hashes = hash_rows(connection, self._names)
+        record = json.dumps({"scale": plan.scale, "from_dir": plan.from_dir, "rows": hashes})
+        comment = sql.SQL("COMMENT ON TABLE {} IS {}")
+        first = identifier(self._names[0])
+        connection.execute(comment.format(first, sql.Literal(RECORD_PREFIX + record)))
 
     @property
     def _names(self) -> list[str]:
@@ -229,7 +224,7 @@ class Loader:
     def is_changed(self, world: World) -> bool:
         """Return whether a loaded table has other rows or columns than after its load, or a sequence has advanced."""
         with postgres.session(world, self.database) as connection:
-            hashes = load_records.hash_rows(connection, self._names)
+            hashes = hash_rows(connection, self._names)
         return bool(hashes != self._record(world)["rows"])
 
     def reload(self, world: World, *, is_trial: bool = False) -> None:
@@ -247,7 +242,7 @@ class Loader:
                 table of a schema that is not owned. Nothing is changed.
         """
         record = self._record(world)
-        plan = self._plan(record["scale"], record["from_dir"])
+        plan = _make_plan(self, record["scale"], record["from_dir"])
         with (
             postgres.session(world, self.database) as connection,
             connection.transaction(force_rollback=is_trial),
@@ -289,7 +284,30 @@ class Loader:
         return str(self._record(world).get("from_dir", ""))
 
     def _record(self, world: World) -> dict[str, Any]:
-        return load_records.read(world, self._names, self.database)
+        """Return how the tables were loaded: a comment on the first one has the options, and a hash of the rows.
+
+        {} if the tables were not loaded, or do not exist.
+        """
+        query = "SELECT coalesce(obj_description(to_regclass(%s), 'pg_class'), '') AS text"
+        text = postgres.query(world, query, [self._names[0]], self.database).loc[0, "text"]
+        is_record = text.startswith(RECORD_PREFIX)
+        return dict(json.loads(text.removeprefix(RECORD_PREFIX))) if is_record else {}
+
+
+def hash_rows(connection: psycopg.Connection, tables: Sequence[str]) -> list[str]:
+    """Return a hash of the rows of each table with their columns, in no order, and the state of its sequences.
+
+    New rows get the same numbers again only if the sequences have not advanced.
+    """
+    rows = sql.SQL(
+        "SELECT coalesce(sum(hashtextextended(to_jsonb(t)::text, 0)), 0)::text FROM {} t"
+    )
+    hashes = []
+    for table in tables:
+        hashes += [text for (text,) in connection.execute(rows.format(identifier(table)))]
+        sequences = connection.execute(QUERIES["sequences"], [table])
+        hashes += [f"{name} {value}" for name, value in sequences]
+    return hashes
 
 
 def _count_rows(connection: psycopg.Connection, table: str) -> int:
@@ -313,6 +331,18 @@ class _Plan:
         connection.execute(setting, [str(self.repetitions)])
         for step in self.steps:
             step.run(connection)
+
+
+def _make_plan(loader: Loader, scale: Any, from_dir: Union[str, Path, None]) -> _Plan:
+    smallest, largest = loader.scales
+    scale = loader.scale if scale is None else scale
+    is_valid = type(scale) in (int, float) and smallest <= scale <= largest
+    repetitions = round(scale / smallest) if is_valid else 0
+    if not is_valid or abs(repetitions * smallest - scale) > 1e-6:
+        expected = f"a multiple of {smallest} from {smallest} to {largest}"
+        raise SourceError(f"scale is {scale!r}", expected=expected)
+    folder = str(Path(from_dir).expanduser().absolute()) if from_dir else ""
+    return _Plan(scale, folder, 1 if folder else repetitions, loader.steps(folder))
 
 
 def split_statements(text: str) -> Iterator[tuple[int, str]]:

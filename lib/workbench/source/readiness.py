@@ -163,6 +163,7 @@ def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.
     rows = []
     for row in tables.to_dict("records"):
         facts = json.loads(row.pop("facts"))
+        facts["key"] = [*options.key] or facts["key"]
         problems = {each: "" for each in row["problem"].split("; ") if each}
         if options.polled:
             problems = {each: "" for each in problems if each in READING_PROBLEMS}
@@ -209,7 +210,7 @@ def _column_problems(
     unsupported = {n: kind for n, kind in facts["unsupported"] if n not in options.excluded}
     if unsupported:
         left_out = [*options.excluded, *unsupported]
-        in_key = [name for name in left_out if name in (options.key or facts["key"])]
+        in_key = [name for name in left_out if name in facts["key"]]
         remedy = f"-- leave them out: {command}"
         for name in left_out:
             remedy += f" --exclude {shlex.quote(name)}"
@@ -227,18 +228,13 @@ def _quoted(names: Sequence[str], facts: dict[str, Any]) -> str:
 
 def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str, str]]:
     """Yield each problem of the key by which the lake finds a row, with the way out."""
-    key, table, prefixes = [*options.key] or facts["key"], facts["quoted"], facts.get("prefixes")
+    key, table = facts["key"], facts["quoted"]
     names, add_key = ", ".join(key), f"ALTER TABLE {table} ADD PRIMARY KEY ({_quoted(key, facts)});"
     captured = {*facts["columns"]} - {*options.excluded}
     missing = ", ".join(each for each in key if each not in captured)
     unsuited = ", ".join(each for each in key if each in facts["no_keys"])
-    if not key and prefixes:
-        yield f"no primary key of whole values, only of a prefix: {', '.join(prefixes)}", ""
-    elif not key:
-        # readiness.sql has the statement for MariaDB, and a deferrable key as a problem of its own
-        add_key = f"-- add a key: ALTER TABLE {table} ADD PRIMARY KEY (…);"
-        if not facts.get("is_deferrable"):
-            yield "no primary key", add_key if "identities" in facts else ""
+    if not key:
+        yield from _missing_key_problems(facts)
     elif missing:
         remedy = "-- capture the columns of the key, or give other ones: --key …"
         yield f"no captured column {missing} for the key", remedy
@@ -253,6 +249,16 @@ def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str
             if not each["is_full"] and not {*key} <= {*(each["columns"] or ())}:
                 problem = f"the replica identity of {each['table']} lacks the key {names}"
                 yield problem, f"ALTER TABLE {each['table']} REPLICA IDENTITY FULL;"
+
+
+def _missing_key_problems(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the problem of a table without a key. readiness.sql has the statements for MariaDB."""
+    prefixes = ", ".join(facts.get("prefixes", ()))
+    statement = f"-- add a key: ALTER TABLE {facts['quoted']} ADD PRIMARY KEY (…);"
+    if prefixes:
+        yield f"no primary key of whole values, only of a prefix: {prefixes}", ""
+    elif not facts.get("is_deferrable"):  # a problem of its own
+        yield "no primary key", statement if "identities" in facts else ""
 
 
 def _connection_failure(server: Server, error: WorkbenchError) -> pandas.DataFrame:

@@ -61,7 +61,7 @@ def _connect_type(avsc: Any, path: str) -> dict[str, Any]:
         raise LakeError(f"{path} is of Avro's type {kind}")
     schema = {"type": CONNECT_TYPES[kind], "optional": False}
     logical = avsc.get("logicalType")
-    name = LOGICAL_NAMES.get(f"{kind} {logical}") or avsc.get("connect.name")
+    name = LOGICAL_NAMES.get(f"{kind} {logical}", avsc.get("connect.name"))
     if kind == "record":
         name = avsc.get("connect.name", avsc["name"])
         schema["fields"] = [
