@@ -74,11 +74,6 @@ def loaded(empty):
     return empty
 
 
-def test_declined_changes_nothing(empty):
-    assert northwind.loader.load(empty, confirm=lambda q: False) == {}
-    assert "datalake" not in schemas(empty)
-
-
 def test_loads_and_says_so(empty):
     said = []
     counts = northwind.loader.load(empty, confirm=yes, progress=said.append)
