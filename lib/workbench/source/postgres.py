@@ -158,8 +158,10 @@ def query(
         cursor = connection.execute(statement, params)
         require_result(cursor, "postgres.execute")
         columns, rows = cursor.description or [], cursor.fetchall()
-    types = [column_types.type_name(column.type_code) for column in columns]
-    return column_types.to_dataframe([column.name for column in columns], types, rows)
+    return column_types.to_dataframe(
+        (column.name, column_types.type_name(column.type_code), [row[position] for row in rows])
+        for position, column in enumerate(columns)
+    )
 
 
 def databases(world: World) -> list[str]:
