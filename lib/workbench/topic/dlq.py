@@ -329,21 +329,16 @@ def publish(world: World, topic: str, uri: str, connector: str, worker_class: st
     Returns:
         The number of published dead letters.
     """
-    published = set()
-    if topic in topics.names(world):
-        published = {
-            (message.key(), message.value(), tuple(message.headers() or ()))
-            for message in topics.read_all(world, topic)
-        }
-    records: dict[Any, Record] = {}
+    new: dict[Any, None] = {}  # key, value and headers
     for record in sorted(read_files(uri), key=lambda record: record.get("offset", -1)):
         if "value" in record:
             key = base64.b64decode(record["key"]) if "key" in record else None
-            value = base64.b64decode(record["value"])
-            headers = _error_headers(record, connector, worker_class)
-            records[key, value, tuple(headers)] = key, value, {"headers": headers}
-    new = [record for identity, record in records.items() if identity not in published]
-    _produce(world, topic, new)
+            headers = tuple(_error_headers(record, connector, worker_class))
+            new[key, base64.b64decode(record["value"]), headers] = None
+    if topic in topics.names(world):
+        for message in topics.read_all(world, topic):
+            new.pop((message.key(), message.value(), tuple(message.headers() or ())), None)
+    _produce(world, topic, [(key, value, {"headers": [*headers]}) for key, value, headers in new])
     return len(new)
 
 
