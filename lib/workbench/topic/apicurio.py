@@ -59,7 +59,7 @@ class ApicurioRegistry:
         """Return a schema by its global id."""
         if not 0 <= int(id) <= MAX_ID:
             return None
-        avsc: Optional[dict[str, Any]] = self._fetch_json(f"/ids/globalIds/{id}")
+        avsc: Optional[dict[str, Any]] = self._request(f"/ids/globalIds/{id}")
         return avsc
 
     def delete(self, *artifacts: str) -> None:
@@ -83,7 +83,7 @@ class ApicurioRegistry:
     def compatibility(self, artifact: str) -> str:
         """Return the mode of an artifact: its own, else the global mode, else NONE."""
         for base in (_path(artifact), "/admin"):
-            rule = self._fetch_json(base + COMPATIBILITY_RULE)
+            rule = self._request(base + COMPATIBILITY_RULE)
             if rule:
                 return str(rule["config"])
         return "NONE"
@@ -105,7 +105,7 @@ class ApicurioRegistry:
         """
         items: list[dict[str, Any]] = []
         while True:
-            page = self._fetch_json(f"{path}?limit={PAGE_SIZE}&offset={len(items)}")
+            page = self._request(f"{path}?limit={PAGE_SIZE}&offset={len(items)}")
             if page is None and key == "versions":
                 return items
             if key not in (page or {}):
@@ -119,15 +119,11 @@ class ApicurioRegistry:
             if not page[key] or len(items) >= page["count"]:
                 return items
 
-    def _fetch_json(self, path: str) -> Any:
-        """Return the JSON at a path, None for 404."""
-        content = self._request(path)
-        return None if content is None else avro.parse_schema(content, path)
-
-    def _request(self, path: str, method: str = "GET", body: Any = None) -> Optional[bytes]:
-        """Return the content of a response, None for 404.
+    def _request(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        """Return the JSON of a response, None for 404.
 
         Raises:
+            LakeError: the response is not JSON, such as a schema of another kind.
             StackError: the registry rejects the request.
         """
         response, reason = self._call(path, method, body)
@@ -135,7 +131,9 @@ class ApicurioRegistry:
             raise StackError(
                 f"the schema registry rejects {method}: {reason}", location=response.url
             )
-        return None if response.status_code == 404 else response.content
+        # that of a deletion is empty
+        found = None if response.status_code == 404 else response.content or b"{}"
+        return found and avro.parse_schema(found, path)
 
     def _call(
         self, path: str, method: str, body: Any = None, headers: Optional[dict[str, str]] = None
