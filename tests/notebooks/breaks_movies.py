@@ -184,7 +184,7 @@ check.eventually = lambda what, condition, timeout=5, **more: patient(what, cond
 ANOTHER_MESSAGE = """
 seen = topics.read(world, movies.TOPIC, limit=1).iloc[0]
 record = {**registry.inspect_message(world, seen["value"])["record"], "title": "Spoilt"}
-spoilt = registry.encode(world, int(versions().iloc[0]["global_id"]), record)
+spoilt = registry.encoder(world, int(versions().iloc[0]["global_id"]))(record)
 topics.produce(world, movies.TOPIC, [(seen["key"], spoilt)])"""
 # whoever lands takes a row out of the oldest file, and puts those of the last two into one
 OTHER_LANDING = (
@@ -456,7 +456,7 @@ with text_file.open("a") as file:
         Break(
             "landed_again = landing.run(",
             """
-more = registry.encode(world, id, movie(407, "Andrei Rublev", 1966))
+more = registry.encoder(world, id)(movie(407, "Andrei Rublev", 1966))
 topics.produce(world, movies.POISONED_TOPIC, [("407", more)])""",
             {
                 "records in files": "landing 30",

@@ -77,17 +77,16 @@ def topic(world):
 def glue(world, topic, monkeypatch):
     """The world with such a registry; `asked` notes the ids that it was asked for."""
     schemas, asked = {OLD: V1, NEW: V2}, []
+    versions = [
+        ("workbench-values", f"{topic}-value", None, number, id, None)
+        for number, id in (("1", OLD), ("2", NEW))
+    ]
     monkeypatch.setattr(
         GlueRegistry,
         "find",
         lambda _, id: asked.append(id) or schemas.get(id),
     )
-    monkeypatch.setattr(GlueRegistry, "find_latest", lambda *_: V2)
-    monkeypatch.setattr(
-        GlueRegistry,
-        "artifacts",
-        lambda _, of=None: [("workbench-values", f"{topic}-value", None, "1", OLD, None)],
-    )
+    monkeypatch.setattr(GlueRegistry, "artifacts", lambda _, of=None: versions)
     other = with_settings(
         world,
         registry={"kind": "glue", "wire": "glue", "url": ""},

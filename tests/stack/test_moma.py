@@ -12,7 +12,7 @@ import pytest
 from workbench.base.errors import SourceError
 from workbench.checks import check
 from workbench.source import postgres
-from workbench.tracks import moma, northwind
+from workbench.tracks import moma
 from workbench.tracks.moma import PICADOR, PICASSO
 from worlds import with_settings
 
@@ -98,11 +98,6 @@ def write(folder, name, **values):
     with path.open("a", encoding="utf-8", newline="") as f:
         csv.writer(f).writerow([values.get(column, "") for column in header])
     return path.read_bytes().count(b"\n")
-
-
-def test_declined_changes_nothing(empty):
-    assert moma.loader.load(empty, confirm=lambda q: False) == {}
-    assert tables(empty) == set()
 
 
 def test_loads_and_says_so(empty):
@@ -201,12 +196,6 @@ def test_updates_of_the_walkthrough_and_q9(loaded):
         )
         == 1
     )
-
-
-def test_second_load_is_refused(loaded):
-    with pytest.raises(SourceError, match="(?s)artists exists already.*Start clean"):
-        moma.loader.load(loaded, confirm=yes, progress=silent)
-    assert frame(loaded, "SELECT count(*) AS n FROM artworks")["n"][0] == 2760
 
 
 def test_one_table_of_somebody_is_enough_to_refuse(empty):
@@ -347,30 +336,6 @@ def test_an_empty_value_is_null_the_year_0_is_unknown_and_the_first_of_several_a
     assert found[900006][5] == "NULL" and found[900007] == (900007, *[None] * 10)
 
 
-def test_broken_script_rolls_back(empty, tmp_path, monkeypatch):
-    text = moma.DDL.read_text(encoding="utf-8")
-    monkeypatch.setattr(moma, "DDL", tmp_path / "broken.sql")
-    moma.DDL.write_text(text + "\nSELECT no_such;", encoding="utf-8")
-    with pytest.raises(SourceError, match=f"broken.sql, line {text.count(chr(10)) + 2}"):
-        moma.loader.load(empty, confirm=yes, progress=silent)
-    assert tables(empty) == set()
-
-
-def test_the_other_database_stays_untouched(loaded):
-    """Nothing of the museum is in the world's own database."""
-    postgres.create_database(loaded)
-    found = postgres.query(
-        loaded, "SELECT 1 FROM pg_tables WHERE tablename IN ('artists', 'artworks')"
-    )
-    assert found.empty
-
-
-def test_replication_role_reads_the_museum(loaded):
-    postgres.grant_replication(loaded, TABLES, database=DATABASE)
-    with postgres.connect(loaded, DATABASE, role="replication") as c:
-        assert c.execute("SELECT count(*) FROM artists").fetchone() == (300,)
-
-
 def test_reset_removes_what_is_ours_and_can_be_repeated(loaded):
     postgres.create_publication(loaded, "test_moma_p", TABLES, database=DATABASE)
     execute(loaded, "CREATE TABLE mine (x int PRIMARY KEY)")
@@ -403,14 +368,3 @@ def test_reset_leaves_all_when_a_view_needs_a_table(loaded):
         )
     finally:
         execute(loaded, "DROP VIEW mine")
-
-
-def test_reset_of_northwind_leaves_the_museum(loaded):
-    """Both walkthroughs share a server and a topic prefix."""
-    execute(loaded, "SELECT pg_create_logical_replication_slot('test_moma_slot', 'pgoutput')")
-    own = with_settings(loaded, postgres={"database": "test_moma_northwind"})
-    postgres.create_database(own)
-    northwind.loader.unload(own)
-    assert list(postgres.slots(loaded, DATABASE)["slot_name"]) == ["test_moma_slot"]
-    assert tables(loaded) == {"artists", "artworks"}
-    postgres.execute(loaded, "DROP DATABASE test_moma_northwind WITH (FORCE)", database="postgres")

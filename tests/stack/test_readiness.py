@@ -10,12 +10,9 @@ import time
 
 import mariadb_help
 import pytest
-from typer.testing import CliRunner
 from workbench import connect, stack
 from workbench.base import params, secrets
 from workbench.base.wait import wait_until
-from workbench.cli import main as cli
-from workbench.cli import source as source_commands
 from workbench.source import mariadb, postgres, readiness
 from workbench.source.queries import QUERIES
 from workbench.stack import databases
@@ -461,27 +458,6 @@ def test_a_role_that_does_not_exist_is_created_by_the_script(bikes):
         )
         execute(bikes, "DROP OWNED BY {}", "Neu er", database=DATABASE)
         execute(bikes, "DROP ROLE {}", "Neu er")
-
-
-def test_the_command(bikes, monkeypatch):
-    monkeypatch.setattr(source_commands, "open_world", lambda name: bikes)
-
-    def call(*arguments):
-        return CliRunner().invoke(cli.app, ["source", "check", "bikes", *arguments])
-
-    result = call()
-    assert result.exit_code == 1 and "✘ replication: not granted" in result.stdout
-    script = call("--sql")
-    assert script.exit_code == 0 and "✘" not in script.stdout
-    psql(bikes.postgres, script.stdout)
-    result = call("public.fine")
-    assert result.exit_code == 0 and "✔ wal_level: logical" in result.stdout
-    assert "public.fine" in result.stdout and "public.odd" not in result.stdout
-    result = call("public.odd")
-    assert result.exit_code == 1 and "✘ table public.odd: table, rows unknown" in result.stdout
-    left_out = ("Ge nau", "area", "wide", "coarse", "total", "grid")
-    result = call("public.odd", *(part for name in left_out for part in ("--exclude", name)))
-    assert result.exit_code == 0
 
 
 # --- MariaDB

@@ -74,11 +74,6 @@ def loaded(empty):
     return empty
 
 
-def test_declined_changes_nothing(empty):
-    assert northwind.loader.load(empty, confirm=lambda q: False) == {}
-    assert "datalake" not in schemas(empty)
-
-
 def test_loads_and_says_so(empty):
     said = []
     counts = northwind.loader.load(empty, confirm=yes, progress=said.append)
@@ -118,14 +113,6 @@ def test_second_load_is_refused(loaded):
     with pytest.raises(SourceError, match="Start clean"):
         northwind.loader.load(loaded, confirm=yes, progress=silent)
     assert count(loaded, "cdc_events") == 829
-
-
-def test_reset_removes_everything_and_can_be_repeated(loaded):
-    postgres.create_publication(loaded, "test_sources_p", ["datalake.cdc_events"])
-    for _ in range(2):
-        northwind.loader.unload(loaded)
-        postgres.drop_publication(loaded, "test_sources_p")
-        assert "datalake" not in schemas(loaded) and postgres.publications(loaded).empty
 
 
 @pytest.mark.parametrize(
@@ -791,18 +778,6 @@ def test_drop_slot_ends_its_reader(loaded):
     assert postgres.drop_slot(loaded, name) is True
     reader.finish()
     assert postgres.slots(loaded).empty and postgres.drop_slot(loaded, name) is False
-
-
-def test_unloading_drops_no_slot(loaded):
-    """Those of a walkthrough go with its connectors."""
-    for name in ("test_sources_ours", "somebody_elses"):
-        postgres.execute(
-            loaded, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name]
-        )
-    northwind.loader.unload(loaded)
-    assert postgres.drop_slot(loaded, "test_sources_ours")
-    assert list(postgres.slots(loaded)["slot_name"]) == ["somebody_elses"]
-    postgres.drop_slot(loaded, "somebody_elses")
 
 
 def test_frame_types(loaded):

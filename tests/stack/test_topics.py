@@ -123,44 +123,47 @@ def test_of_a_transaction_what_was_committed_is_read_and_its_marks_hold_nobody_u
     assert time.monotonic() - began < 5
 
 
-def test_a_wait_ends_with_the_message_and_does_not_poll(world, topic):
+def test_a_wait_ends_with_the_message_and_does_not_poll(world, topic, monkeypatch):
     calls, stop, first = [], threading.Event(), time.monotonic()
+    borrow_consumer = topics.borrow_consumer
+
+    def end_offsets(topic):
+        with monkeypatch.context() as patch:
+            patch.setattr(topics, "borrow_consumer", borrow_consumer)
+            return topics.end_offsets(world, topic)
 
     def ends(offsets):
         return {(topic, partition): offset for partition, offset in offsets.items()}
 
-    with contextlib.closing(topics.open_consumer(world)) as consumer:
+    with topics.borrow_consumer(world) as consumer:
         counting = SimpleNamespace(
             assign=consumer.assign,
             unassign=consumer.unassign,
             consume=lambda *args: calls.append(1) or consumer.consume(*args),
         )
-        for partition in (0, 1, 2, 0):
-            start = topics.end_offsets(world, topic)
-            with ThreadPoolExecutor(1) as pool:
-                waiting = pool.submit(
-                    lambda start=start: (
-                        topics.wait_for_message(counting, ends(start), stop, 30),
-                        time.monotonic(),
-                    )
+    monkeypatch.setattr(topics, "borrow_consumer", lambda _: contextlib.nullcontext(counting))
+    for partition in (0, 1, 2, 0):
+        start = end_offsets(topic)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(
+                lambda start=start: (
+                    topics.wait_for_message(world, ends(start), stop, 30),
+                    time.monotonic(),
                 )
-                with pytest.raises(FutureTimeout):
-                    waiting.result(1)
-                topics.produce(world, topic, [("k", "v", {"partition": partition})])
-                produced = time.monotonic()
-                arrived, at = waiting.result(5)
-                assert arrived == {topic} and at - produced < 0.1
-            # the same consumer reads what it has waited for
-            end = topics.end_offsets(world, topic)
-            assert [m.offset() for m in topics.consume(world, topic, start, end, consumer)] == [
-                start[partition]
-            ]
-        # each wait also makes a call that is not full, and one for messages of other topics
-        assert len(calls) <= (time.monotonic() - first) / 0.1 + 8, "one call in 0.1 s of the wait"
-        begun = time.monotonic()
-        threading.Timer(0.5, stop.set).start()
-        assert topics.wait_for_message(counting, ends(end), stop, 30) == set()
-        assert 0.4 < time.monotonic() - begun < 0.8, "stopped"
-        begun = time.monotonic()
-        assert topics.wait_for_message(counting, ends(end), threading.Event(), 0.5) == set()
-        assert 0.5 <= time.monotonic() - begun < 0.8, "the time is over"
+            )
+            with pytest.raises(FutureTimeout):
+                waiting.result(1)
+            topics.produce(world, topic, [("k", "v", {"partition": partition})])
+            produced = time.monotonic()
+            arrived, at = waiting.result(5)
+            assert arrived == {topic} and at - produced < 0.1
+    # each wait also makes a call that is not full, and one for messages of other topics
+    assert len(calls) <= (time.monotonic() - first) / 0.1 + 8, "one call in 0.1 s of the wait"
+    end = end_offsets(topic)
+    begun = time.monotonic()
+    threading.Timer(0.5, stop.set).start()
+    assert topics.wait_for_message(world, ends(end), stop, 30) == set()
+    assert 0.4 < time.monotonic() - begun < 0.8, "stopped"
+    begun = time.monotonic()
+    assert topics.wait_for_message(world, ends(end), threading.Event(), 0.5) == set()
+    assert 0.5 <= time.monotonic() - begun < 0.8, "the time is over"

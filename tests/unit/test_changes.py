@@ -7,7 +7,6 @@ from pyspark.sql import types as T
 from workbench import hudi
 from workbench.base import paths
 from workbench.base.errors import LakeError
-from workbench.base.state import State
 from workbench.hudi import changes
 
 
@@ -107,14 +106,10 @@ class Message:
 @pytest.fixture
 def topic(monkeypatch):
     """A reader of a topic of two partitions; its batches are lists of (partition, offset)."""
-    known = SimpleNamespace(watermarks={0: (5, 9), 1: (0, 3)}, id="one", consumed=[], consumers=[])
-    known.world = SimpleNamespace(state=State())
+    known = SimpleNamespace(watermarks={0: (5, 9), 1: (0, 3)}, id="one", consumed=[])
+    known.world = SimpleNamespace()
 
-    def open_consumer(world):
-        known.consumers.append(SimpleNamespace())
-        return known.consumers[-1]
-
-    def consume(world, name, start, stop, consumer):
+    def consume(world, name, start, stop):
         known.consumed.append((start, stop))
         for partition in start:
             for offset in range(start[partition], stop[partition]):
@@ -122,9 +117,7 @@ def topic(monkeypatch):
 
     monkeypatch.setattr(changes.topics, "watermark_offsets", lambda *_: known.watermarks)
     monkeypatch.setattr(changes.topics, "topic_id", lambda *_: known.id)
-    monkeypatch.setattr(changes.topics, "settings", lambda *_: {})
     monkeypatch.setattr(changes.topics, "consume", consume)
-    monkeypatch.setattr(changes.topics, "open_consumer", open_consumer)
     monkeypatch.setattr(changes.decode, "rows", lambda messages, *_: messages)
     spark = SimpleNamespace(createDataFrame=lambda rows, _: [row[3:5] for row in rows])
     table = hudi.Table("t", "file:/none", ("id",), "v")
@@ -168,19 +161,6 @@ def test_large_messages_make_a_smaller_batch(topic, monkeypatch):
     monkeypatch.setattr(changes, "SMALL_BATCH_BYTES", 20)
     batch = topic.reader(10).next({})
     assert batch.rows == [(0, 5), (0, 6)] and batch.progress["offsets"] == {"0": 7, "1": 0}
-
-
-def test_readers_use_a_consumer_again_unless_another_thread_has_it_or_it_failed(topic):
-    assert topic.reader(3).next({})
-    assert topic.reader(3).next({"offsets": {"0": 9, "1": 3}}) is None
-    assert len(topic.consumers) == 1
-    with changes.borrow_consumer(topic.world) as first:
-        assert topic.reader(3).next({}) and first is topic.consumers[0]
-    assert len(topic.consumers) == 2
-    for _ in range(2):
-        with pytest.raises(LakeError, match="expired"):
-            topic.reader(3).next({"offsets": {"0": 4}})
-    assert topic.reader(3).next({}) and len(topic.consumers) == 3
 
 
 def test_a_reader_knows_the_end_that_it_has_read(topic):

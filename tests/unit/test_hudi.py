@@ -503,12 +503,11 @@ def test_an_ingest_goes_on_when_its_topic_has_a_message(world, monkeypatch):
     ]
     results = [{"a"}, set(), {"b"}, set()]
 
-    def wait_for_message(consumer, start, event, timeout):
+    def wait_for_message(world, start, event, timeout):
         waits.append(start)
         now[0] += 4
         return results.pop(0)
 
-    monkeypatch.setattr(changes, "borrow_consumer", contextlib.nullcontext)
     monkeypatch.setattr(ingesting.topics, "wait_for_message", wait_for_message)
     monkeypatch.setattr(ingesting.time, "monotonic", lambda: now[0])
     rounds = ingesting.wait_for_changes(world, jobs, stop)

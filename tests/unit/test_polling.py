@@ -257,7 +257,8 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
     schema = {"fields": [{"field": "n", "name": "org.apache.kafka.connect.data.Decimal"}]}
     values = polling.sql.SQL("n")
     snapshot = SimpleNamespace(
-        time=lambda *_: "now",
+        open_snapshot=lambda *_: nullcontext(),
+        read_time=lambda *_: "now",
         summarize=lambda *_, **__: PollSummary(1, "now", 0),
         json_rows=lambda *_: ['{"n": "NaN"}'],
     )
@@ -266,7 +267,7 @@ def test_only_a_row_that_no_message_holds_is_told_as_one(world, good, monkeypatc
         "_describe_columns": lambda *_: (schema, values),
     }.items():
         monkeypatch.setattr(polling, name, given)
-    monkeypatch.setattr(polling, "open_snapshot", lambda *_: nullcontext(snapshot))
+    monkeypatch.setattr(polling, "snapshot", snapshot)
     monkeypatch.setattr(polling.files, "read_text", lambda _: None)
     monkeypatch.setattr(polling.topics, "create", lambda *_: None)
     monkeypatch.setattr(polling.topics, "produce", lambda world, topic, messages: list(messages))

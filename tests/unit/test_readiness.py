@@ -19,7 +19,7 @@ from workbench.stack import doctor
 
 TABLE = {
     "schema": "public", "kind": "table", "rows": 3, "bytes": 8192, "key": "id", "identity": "primary key",
-    "attention": "", "problem": "", "statements": [""],
+    "attention": "", "problem": "", "statements": [""], "value": "table",
 }  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def tables(*rows):
     return pandas.DataFrame(full, columns=["item", "table", *TABLE])
 
 
-OK = ("wal_level", "logical", "", [""])
+OK = ("wal_level", "logical", "", [])
 NO_KEY = {
     "table": "a",
     "key": "",
@@ -52,7 +52,6 @@ def test_a_ready_source():
     report = readiness.Report("local", "bikes", server(OK), tables({"table": "a"}))
     assert report.obstacles.empty
     assert [f.level for f in report.findings()] == ["ok", "ok"]
-    assert report.findings()[1].detail == "table, 3 rows, 8.2 kB, key id, identity primary key"
     assert (report.summary().detail, report.summary().level) == ("1 table, ready", "ok")
     assert report.script() == "-- bikes: for the administrator of the server"
 
@@ -84,9 +83,7 @@ def test_obstacles_of_the_server_and_of_tables():
     assert [*report.obstacles["item"]] == ["wal_level", "table public.a", "table public.b"]
     assert [f.level for f in report.findings()] == ["ok", "problem", "problem", "problem"]
     finding = report.findings()[2]
-    assert finding.detail.endswith(
-        "key (none), identity primary key; no SELECT; no replica identity"
-    )
+    assert finding.detail == "table; no SELECT; no replica identity"
     assert (
         finding.remedy == "GRANT USAGE ON SCHEMA s TO u;\n    ALTER TABLE a REPLICA IDENTITY FULL;"
     )
@@ -264,6 +261,16 @@ def test_a_table_with_a_key_and_ordinary_names_has_no_problem():
 def test_what_the_lake_cannot_have_is_a_problem(facts, problem, remedy):
     found, statements = judged(**facts)
     assert problem in found and remedy in "\n".join(statements)
+
+
+def test_a_table_is_summarized_in_one_line():
+    rows = tables({"table": "a"}, {"table": "b", "key": "", "rows": None})
+    rows = rows.drop(columns="value").assign(facts=json.dumps(FACTS))
+    found = readiness._judged(rows, readiness.Options(), "{}")
+    assert [*found["value"]] == [
+        "table, 3 rows, 8.2 kB, key id, identity primary key",
+        "table, rows unknown, 8.2 kB, key (none), identity primary key",
+    ]
 
 
 def test_a_column_name_with_a_line_break_stays_in_its_comment():

@@ -54,12 +54,12 @@ def test_what_the_registry_answers(answering):
     answers = {"/a": (200, "{}"), "/b": (404, "no"), "/c": (500, "oops"), "/d": starting}
     served = answering({REGISTRY_V2 + path: answer for path, answer in answers.items()})
     request = ApicurioRegistry(with_registry(url=served.url + "/"))._request
-    assert request("/a") == b"{}" and request("/b") is None
+    assert request("/a") == {} and request("/b") is None
     with pytest.raises(
         StackError, match="(?s)the schema registry responds with status 500: oops.*/c"
     ):
         request("/c")
-    assert request("/d") == b"1" and served.asked[-2:] == [REGISTRY_V2 + "/d"] * 2
+    assert request("/d") == 1 and served.asked[-2:] == [REGISTRY_V2 + "/d"] * 2
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
 def test_a_rejection_without_words_is_one(monkeypatch):
     text = '{"message": ""}'
     silent = SimpleNamespace(status_code=409, json=lambda: json.loads(text), text=text, url="")
-    monkeypatch.setattr(ApicurioRegistry, "_call", lambda *_: silent)
+    monkeypatch.setattr(http, "call", lambda *_, **__: silent)
     assert ApicurioRegistry(WORLD).add("t-value", {}) == (0, text)
     with pytest.raises(StackError, match="rejects DELETE"):
         registry.delete(WORLD, "t-value")
@@ -140,11 +140,12 @@ class Answers:
 
     def __init__(self, monkeypatch, **texts):
         self.texts, self.asked = texts, []
-        monkeypatch.setattr(ApicurioRegistry, "_request", self)
+        monkeypatch.setattr(ApicurioRegistry, "_call", self)
 
-    def __call__(self, path):
+    def __call__(self, path, method, body):
         self.asked.append(path)
-        return self.texts.get(path)
+        text = self.texts.get(path)
+        return SimpleNamespace(status_code=200 if text else 404, content=text), ""
 
 
 def test_an_id_that_does_not_exist_is_named_with_what_to_do(monkeypatch):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from workbench.base import params
-from workbench.base.errors import StackError, WorkbenchError
+from workbench.base.errors import LakeError, StackError, WorkbenchError
 from workbench.topic import topics
 from worlds import with_settings
 
@@ -19,50 +19,57 @@ def test_absent_kafka_is_named(monkeypatch):
         topics.names(NOWHERE)
 
 
-def test_unknown_topic_names_the_nearest(monkeypatch):
-    class Nothing:
-        def list_topics(self, name, timeout):
-            return SimpleNamespace(
-                topics={name: SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))}
-            )
+class Client:
+    """A consumer that knows topics: {name: Kafka's errors, one for each time that it is asked}."""
 
-        def close(self):
-            pass
+    def __init__(self, **topics):
+        self.topics = topics
 
-        unassign = close
+    def list_topics(self, name="", timeout=0):
+        if not name:
+            return SimpleNamespace(topics=self.topics)
+        unknown = [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)]
+        errors = self.topics.get(name, unknown)
+        error = errors.pop(0) if errors else None
+        return SimpleNamespace(topics={name: SimpleNamespace(error=error, partitions=[0, 1])})
 
-    monkeypatch.setattr(topics, "open_consumer", lambda world: Nothing())
-    listed = SimpleNamespace(topics={"msk.datalake.cdc_events": None, "__consumer_offsets": None})
-    admin = SimpleNamespace(list_topics=lambda timeout: listed)
-    monkeypatch.setattr(topics, "AdminClient", lambda settings: admin)
+    def get_watermark_offsets(self, position, timeout):
+        return position.partition, 7
+
+    def unassign(self):
+        pass
+
+    close = unassign
+
+
+@pytest.fixture
+def client(monkeypatch):
+    """Return a world whose consumers are a client of these topics."""
+
+    def make(consumer):
+        monkeypatch.setattr(topics, "open_consumer", lambda world: consumer)
+        return with_settings(WORLD)
+
+    return make
+
+
+def test_unknown_topic_names_the_nearest(client):
+    world = client(Client(**{"msk.datalake.cdc_events": [], "__consumer_offsets": []}))
     for ask in (topics.offset_span, topics.end_offsets, topics.read):
         with pytest.raises(WorkbenchError, match="did you mean 'msk.datalake.cdc_events'") as e:
-            ask(WORLD, "msk.datalake.cdc_event")
+            ask(world, "msk.datalake.cdc_event")
         assert "__consumer" not in str(e.value)
 
 
-def test_a_topic_without_a_leader_is_asked_again_and_any_other_error_is_raised(monkeypatch):
+def test_a_topic_without_a_leader_is_asked_again_and_any_other_error_is_raised(client):
     codes = [KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION]
-
-    class New:
-        def list_topics(self, name, timeout):
-            error = KafkaError(codes.pop(0)) if len(codes) == 2 else None
-            return SimpleNamespace(topics={name: SimpleNamespace(error=error, partitions=[0, 1])})
-
-        def get_watermark_offsets(self, position, timeout):
-            if codes:
-                raise KafkaException(KafkaError(codes.pop()))
-            return position.partition, 7
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(topics, "open_consumer", lambda world: New())
-    assert topics.watermark_offsets(WORLD, "t") == {0: (0, 7), 1: (1, 7)} and not codes
-    codes.append(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    known = Client(t=[*map(KafkaError, codes)])
+    world = client(known)
+    assert topics.watermark_offsets(world, "t") == {0: (0, 7), 1: (1, 7)} and not known.topics["t"]
+    known.topics["t"] = [KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)]
     with pytest.raises(StackError):
-        topics.watermark_offsets(WORLD, "t")
-    assert not codes, "it is not asked again"
+        topics.watermark_offsets(world, "t")
+    assert not known.topics["t"], "it is not asked again"
 
 
 def test_text_where_utf8_bytes_where_not():
@@ -71,45 +78,16 @@ def test_text_where_utf8_bytes_where_not():
     assert topics._decode_text(b"\xff\x00") == b"\xff\x00"
 
 
-def test_topics_are_deleted_over_one_connection(monkeypatch):
-    made, there = [], {"a": [], "b": [], "c": []}
-
-    class Admin:
-        def __init__(self, settings):
-            made.append(self)
-            self.asked = 0
-
-        def list_topics(self, timeout):
-            self.asked += 1
-            return SimpleNamespace(topics={name: SimpleNamespace(partitions=[0]) for name in there})
-
-        def delete_topics(self, names, request_timeout):
-            def result(name):
-                if name not in there:
-                    raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-                there.pop(name)
-
-            return {
-                name: SimpleNamespace(result=lambda timeout, name=name: result(name))
-                for name in names
-            }
-
-    monkeypatch.setattr(topics, "AdminClient", Admin)
-    topics.delete(WORLD, "a", "b", "not there")
-    assert list(there) == ["c"] and len(made) == 1 and made[0].asked == 2
-
-
-def test_a_topic_that_is_not_created_is_an_error_whatever_its_code(monkeypatch):
+def test_a_topic_that_is_not_created_is_an_error_whatever_its_code(monkeypatch, client):
     def refuse(timeout):
         raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
 
     admin = SimpleNamespace(
-        list_topics=lambda timeout: SimpleNamespace(topics={}),
         create_topics=lambda new, request_timeout: {"a": SimpleNamespace(result=refuse)},
     )
     monkeypatch.setattr(topics, "AdminClient", lambda settings: admin)
     with pytest.raises(WorkbenchError, match="topic 'a' was not created"):
-        topics.create(WORLD, "a")
+        topics.create(client(Client()), "a")
 
 
 def test_a_large_snapshot_is_waited_for_longer(monkeypatch):
@@ -129,32 +107,51 @@ class Reader:
 
     def __init__(self, *batches, passed=0):
         self.batches, self.passed, self.assigned = list(batches), passed, None
+        self.at = {}
 
     def assign(self, places):
         self.assigned = [(p.partition, p.offset) for p in places]
 
     def consume(self, most, timeout):
+        batch = self.batches.pop(0) if self.batches else []
+        self.at |= {p: n + 1 for p, n in batch}
         return [
             SimpleNamespace(error=lambda: None, partition=lambda p=p: p, offset=lambda n=n: n)
-            for p, n in (self.batches.pop(0) if self.batches else [])
+            for p, n in batch
         ]
 
     def position(self, places):
-        return [TopicPartition(p.topic, p.partition, self.passed) for p in places]
+        offsets = [max(self.passed, self.at.get(p.partition, -1001)) for p in places]
+        return [TopicPartition(p.topic, p.partition, n) for p, n in zip(places, offsets)]
 
-    def close(self):
+    def unassign(self):
         self.assigned = []
+
+    close = unassign
 
 
 @pytest.fixture
-def messages(monkeypatch):
+def messages(client):
     """`topics.consume` from such a reader."""
+    return lambda reader, start, stop: topics.consume(client(reader), "t", start, stop)
 
-    def read(reader, start, stop):
-        monkeypatch.setattr(topics, "open_consumer", lambda _: reader)
-        return topics.consume(WORLD, "t", start, stop)
 
-    return read
+def test_a_consumer_is_used_again_unless_another_thread_has_it_or_it_failed(monkeypatch):
+    opened, closed = [], []
+
+    def open_consumer(world):
+        opened.append(SimpleNamespace(unassign=lambda: None, close=lambda: closed.append(1)))
+        return opened[-1]
+
+    monkeypatch.setattr(topics, "open_consumer", open_consumer)
+    world = with_settings(WORLD)
+    with topics.borrow_consumer(world) as first, topics.borrow_consumer(world) as second:
+        assert [first, second] == opened
+    with pytest.raises(LakeError), topics.borrow_consumer(world) as again:
+        raise LakeError("expired")
+    assert again is first and closed == [1]
+    with topics.borrow_consumer(world) as left:
+        assert left is second and len(opened) == 2
 
 
 def places(found):

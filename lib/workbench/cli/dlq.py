@@ -4,6 +4,7 @@ Modules that are slow to import are imported when their command runs.
 """
 
 import base64
+from collections import Counter
 from typing import Any
 
 import typer
@@ -94,7 +95,7 @@ def remove(
     uri = dlq.folder_uri(open_world(world), folder)
     # those that arrive during the confirmation stay
     listed = dlq.list_files(uri)
-    reasons = dlq.count_reasons(listed)
+    reasons = Counter(record["reason"] for file in listed for record in dlq.read_file(file))
     if not reasons:
         raise _nothing_found(folder)
     for reason, count in reasons.items():

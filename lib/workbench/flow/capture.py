@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Callable, Mapping, Optional
 
 from psycopg import sql
@@ -12,7 +13,6 @@ from ..base import LakeError, World, did_you_mean
 from ..hudi import changes
 from ..landing.sources import topic_name
 from ..source import postgres
-from ..source.databases import SourceDatabase
 from ..source.loading import Loader
 
 SOURCE_KINDS = ("topic", "landed")
@@ -81,7 +81,7 @@ class CaptureSet:
         config: function that returns the configuration of a connector (world, connector name).
         polled: whether connectors poll the tables instead of reading the log. Tracing and syncing
             need the log.
-        db: the kind of database.
+        db: the kind of database: the module `postgres` or `mariadb`, which have the same functions.
         publication: name of the publication of the captured tables; "" for no publication.
         loader: fills the source tables. None if the notebook on connectors creates them: then they
             are removed with the connectors.
@@ -93,7 +93,7 @@ class CaptureSet:
     database: Optional[str] = None
     config: Callable[[World, str], dict[str, str]] = connect.config
     polled: bool = False
-    db: SourceDatabase = postgres
+    db: ModuleType = postgres
     publication: str = ""
     loader: Optional[Loader] = None
     label: str = ""

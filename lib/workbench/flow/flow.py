@@ -126,7 +126,7 @@ class CaptureFlow(CaptureSet):
         """
         topic, connector = self.topic(world, name), self.capture(name).connector
         end = sum(topics.end_offsets(world, topic).values())
-        changed = self.db.execute(world, statement, values, self.database)
+        changed: int = self.db.execute(world, statement, values, self.database)
         if changed < 1:
             raise SourceError(
                 f"no row of {name} was changed",
@@ -176,20 +176,22 @@ class CaptureFlow(CaptureSet):
     def _wait_for(self, world: World, connector: str, is_reached: Callable[[], bool]) -> None:
         """Wait for a position of a connector as long as its messages arrive: one statement may change all rows."""
         captured = {self.topic(world, c.name) for c in self.captures if c.connector == connector}
-        arrived = topics.all_end_offsets(world, captured.__contains__)
-        try:
-            wait_until(
-                is_reached,
-                f"connector {connector} to reach the source's log position",
-                timeout=CAPTURE_TIMEOUT_S,
-                interval=0.1,
-                failure_reason=partial(connect.failure, world, connector),
-                hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
-            )
-        except WorkbenchError:
-            if topics.all_end_offsets(world, captured.__contains__) == arrived:
-                raise
-            self._wait_for(world, connector, is_reached)
+        arrived: object = None
+        while True:
+            try:
+                wait_until(
+                    is_reached,
+                    f"connector {connector} to reach the source's log position",
+                    timeout=CAPTURE_TIMEOUT_S,
+                    interval=0.1,
+                    failure_reason=partial(connect.failure, world, connector),
+                    hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
+                )
+                return
+            except WorkbenchError:
+                earlier, arrived = arrived, topics.all_end_offsets(world, captured.__contains__)
+                if arrived == earlier:
+                    raise
 
     def _mark(self, world: World, connector: str) -> Callable[[], bool]:
         """Return a function that writes a message into the log, and returns whether its topic has it.

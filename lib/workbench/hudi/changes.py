@@ -10,12 +10,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Mapping, NamedTuple, Optional, TypedDict
+from typing import Any, Mapping, NamedTuple, Optional, TypedDict
 
-from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -240,51 +237,31 @@ def _source_columns(table: Table) -> Optional[T.StructType]:
     return columns and T.StructType([f for f in columns if f.name not in DERIVED_COLUMNS])
 
 
-@contextlib.contextmanager
-def borrow_consumer(world: World) -> Iterator[Consumer]:
-    """Yield a consumer that no other thread uses now. A new one takes 50 ms to connect, so it is used again.
-
-    Args:
-        world: the world, whose state keeps the consumer; not after an error.
-    """
-    idle: deque[Consumer] = world.state.get("idle consumers", deque)
-    try:
-        consumer = idle.pop()
-    except IndexError:
-        consumer = topics.open_consumer(world)
-    yield consumer
-    idle.append(consumer)
-
-
 class _TopicReader(Reader):
     """Reads a topic by offsets."""
 
     def next(self, progress: SourceProgress) -> Optional[Batch]:
         """Read the messages from the committed offsets on; None if the run has read all that it found at its start."""
         topic = self.source.name
-        with borrow_consumer(self.world) as consumer:
-            watermarks = topics.watermark_offsets(self.world, topic, consumer)
-            self.run_end = self.run_end or {p: high for p, (_, high) in watermarks.items()}
-            topic_id = self._read_topic_id(progress)
-            start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
-            if start == stop:
-                self.end_offsets = start
-                return None
-            in_memory = sum(stop.values()) - sum(start.values()) <= SMALL_BATCH_MESSAGES
-            if in_memory:
-                messages, stop = self._fetch(start, stop, consumer)
-            else:
-                messages = self._read_with_spark(start, stop)
+        watermarks = topics.watermark_offsets(self.world, topic)
+        self.run_end = self.run_end or {p: high for p, (_, high) in watermarks.items()}
+        topic_id = self._read_topic_id(progress)
+        start, stop = self._plan_offsets(progress.get("offsets", {}), watermarks)
+        if start == stop:
+            self.end_offsets = start
+            return None
+        in_memory = sum(stop.values()) - sum(start.values()) <= SMALL_BATCH_MESSAGES
+        if in_memory:
+            messages, stop = self._fetch(start, stop)
+        else:
+            messages = self._read_with_spark(start, stop)
         decoded = decode.rows(messages, self.source_schemas, self.table, in_memory)
         offsets = {str(partition): offset for partition, offset in stop.items()}
         return Batch(decoded, {"offsets": offsets, "topic_id": topic_id}, in_memory)
 
     def _read_topic_id(self, progress: SourceProgress) -> str:
         """Return Kafka's id of the topic; raise LakeError if the last commit has another one."""
-        admin = self.world.state.get(
-            "admin client of ingests", lambda: AdminClient(topics.settings(self.world))
-        )
-        topic_id = topics.topic_id(self.world, self.source.name, admin)
+        topic_id = topics.topic_id(self.world, self.source.name)
         self._require_topic_id(
             progress,
             topic_id,
@@ -320,7 +297,7 @@ class _TopicReader(Reader):
         return start, stop
 
     def _fetch(
-        self, start: dict[int, int], stop: dict[int, int], consumer: Consumer
+        self, start: dict[int, int], stop: dict[int, int]
     ) -> tuple[DataFrame, dict[int, int]]:
         """Consume the messages from `start` to `stop` (exclusive), or until SMALL_BATCH_BYTES.
 
@@ -329,9 +306,8 @@ class _TopicReader(Reader):
         """
         rows: list[tuple[Any, ...]] = []
         size, offsets = 0, dict(start)
-        with contextlib.closing(
-            topics.consume(self.world, self.source.name, start, stop, consumer)
-        ) as messages:
+        found = topics.consume(self.world, self.source.name, start, stop)
+        with contextlib.closing(found) as messages:
             for m in messages:
                 rows.append((m.key(), m.value(), self.source.name, m.partition(), m.offset(), None))
                 size += len(m.value() or b"")

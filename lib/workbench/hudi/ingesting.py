@@ -127,30 +127,29 @@ def wait_for_changes(
     """Yield the ingests that may have something new, until `stop` is set: a continuous ingest runs these.
 
     First all of them; then one as soon as its topic has a message, all every CHECK_INTERVAL_S, and
-    none after MAX_WAIT_S. One consumer waits for all topics. Nothing is locked during the wait.
+    none after MAX_WAIT_S. Nothing is locked during the wait.
 
     Args:
         world: the world.
         jobs: the ingests. The caller runs those that are yielded.
         stop: ends the wait.
     """
-    with changes.borrow_consumer(world) as consumer:
-        checked_at = time.monotonic()
-        yield [*jobs]
-        while not stop.is_set():
-            ends = [
-                ((job.source.name, partition), offset)
-                for job in jobs
-                for partition, offset in job.reader.end_offsets.items()
-            ]
-            # of several tables of a topic, the one that has read least
-            start = dict(sorted(ends, reverse=True))
-            arrived = topics.wait_for_message(consumer, start, stop, MAX_WAIT_S)
-            if time.monotonic() > checked_at + CHECK_INTERVAL_S:
-                checked_at = time.monotonic()
-                yield [*jobs]
-            else:
-                yield [job for job in jobs if job.source.name in arrived]
+    checked_at = time.monotonic()
+    yield [*jobs]
+    while not stop.is_set():
+        ends = [
+            ((job.source.name, partition), offset)
+            for job in jobs
+            for partition, offset in job.reader.end_offsets.items()
+        ]
+        # of several tables of a topic, the one that has read least
+        start = dict(sorted(ends, reverse=True))
+        arrived = topics.wait_for_message(world, start, stop, MAX_WAIT_S)
+        if time.monotonic() > checked_at + CHECK_INTERVAL_S:
+            checked_at = time.monotonic()
+            yield [*jobs]
+        else:
+            yield [job for job in jobs if job.source.name in arrived]
 
 
 @dataclass

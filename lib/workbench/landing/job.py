@@ -15,7 +15,6 @@ import time
 from dataclasses import dataclass
 from typing import Any, ContextManager, Iterable, Optional, Sequence, TypedDict
 
-from confluent_kafka import Consumer
 from pyarrow import ArrowException
 
 from ..base import LakeError, StackError, World, did_you_mean, files
@@ -85,10 +84,9 @@ def run(world: World, config: dict[str, str], *, batch: int = 50_000) -> Landing
     sink = parse(config, world)
     landed, counts = require_topics(world, sink), LandingCounts()
     encoder = record_encoder(world, sink, landed)
-    with contextlib.closing(topics.open_consumer(world)) as consumer:
-        for topic in landed:
-            with _landing_lock(world, sink, topic):
-                counts += _land_topic(world, encoder, consumer, topic, batch)
+    for topic in landed:
+        with _landing_lock(world, sink, topic):
+            counts += _land_topic(world, encoder, topic, batch)
     return counts
 
 
@@ -100,9 +98,7 @@ def _landing_lock(world: World, sink: Sink, topic: str) -> ContextManager[object
     )
 
 
-def _land_topic(
-    world: World, encoder: RecordEncoder, consumer: Consumer, topic: str, batch: int
-) -> LandingCounts:
+def _land_topic(world: World, encoder: RecordEncoder, topic: str, batch: int) -> LandingCounts:
     prefix, id = encoder.sink.prefix_of(topic), topics.topic_id(world, topic)
     progress = read_progress(world, prefix) or {"topic_id": id, "offsets": {}, "planned": {}}
     if progress["topic_id"] != id:
@@ -114,7 +110,7 @@ def _land_topic(
         )
     offsets, planned = progress["offsets"], progress["planned"]
     is_new, total = not offsets, LandingCounts()
-    watermarks = topics.watermark_offsets(world, topic, consumer)
+    watermarks = topics.watermark_offsets(world, topic)
     for number, (low, _) in watermarks.items():
         # a partition that was added later has to be complete
         offsets.setdefault(str(number), low if is_new else 0)
@@ -129,7 +125,7 @@ def _land_topic(
             if not is_planned:
                 planned[partition] = stop
                 _write_progress(world, prefix, progress)
-            messages = topics.consume(world, topic, {number: start}, {number: stop}, consumer)
+            messages = topics.consume(world, topic, {number: start}, {number: stop})
             with contextlib.closing(messages):
                 total += _land_batch(world, encoder, topic, number, start, messages)
             offsets[partition], planned[partition] = stop, min(stop + batch, high)

@@ -18,11 +18,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, ContextManager, Optional
 
+import psycopg
 from psycopg import sql
 
 from ..base import LakeError, SourceError, World, did_you_mean, files
 from ..base.paths import join_uri
-from ..source.snapshot import Snapshot, open_snapshot
+from ..source import snapshot
 from ..topic import topics
 from ..topic.connect_schema import DECIMAL
 from . import transforms
@@ -75,16 +76,17 @@ def poll(world: World, config: dict[str, str]) -> Polled:
     """
     source, polled = parse(config, world), Polled()
     path = _offsets_path(world, config)
-    with _poll_lock(path), open_snapshot(world, source.database) as snapshot:
-        end = snapshot.time(int(source.settings["timestamp.delay.interval.ms"]))
-        # {table ("" for a query): timestamp of its last rows}; this poll reads later ones
+    with _poll_lock(path), snapshot.open_snapshot(world, source.database) as connection:
+        end = snapshot.read_time(connection, int(source.settings["timestamp.delay.interval.ms"]))
+        # {table ("" for a query): {"timestamp": …}}; this poll reads later rows
         offsets = json.loads(files.read_text(path) or "{}")
-        columns = {table: _describe_columns(snapshot, source, table) for table in source.tables}
+        columns = {table: _describe_columns(connection, source, table) for table in source.tables}
         for table, (schema, values) in columns.items():
             started, topic = time.monotonic(), topic_name(config, table)
-            last = offsets.get(table, "-infinity")
+            last = offsets.get(table, {}).get("timestamp", "-infinity")
             statement = source.statement(table, last, end)
             summary = snapshot.summarize(
+                connection,
                 statement,
                 source.select_all(table),
                 source.settings["timestamp.column.name"],
@@ -93,10 +95,10 @@ def poll(world: World, config: dict[str, str]) -> Polled:
             topics.create(world, topic)
             if summary.rows:
                 query = ROWS_QUERY.format(values, statement)
-                rows = snapshot.json_rows(query, int(source.settings["batch.max.rows"]))
+                rows = snapshot.json_rows(connection, query, int(source.settings["batch.max.rows"]))
                 messages = (encode_row(source, topic, schema, text) for text in rows)
                 topics.produce(world, topic, messages)
-                offsets[table] = summary.last
+                offsets[table] = {"timestamp": summary.last}
                 files.write_text(path, json.dumps(offsets, indent=1))
             polled.messages[topic] = summary.rows
             polled.statements[topic] = statement.as_string(None)
@@ -128,7 +130,7 @@ def _poll_lock(path: str) -> ContextManager[object]:
 
 
 def _describe_columns(
-    snapshot: Snapshot, source: Source, table: str
+    connection: psycopg.Connection, source: Source, table: str
 ) -> tuple[dict[str, Any], sql.Composed]:
     """Return the schema of the messages of a table, or of the query if `table` is empty, and the SQL of the values.
 
@@ -137,7 +139,8 @@ def _describe_columns(
             null.
     """
     described = {
-        column.name: column for column in snapshot.columns(source.select_all(table), table)
+        column.name: column
+        for column in snapshot.columns(connection, source.select_all(table), table)
     }
     fields, values, unsupported = {}, [], []
     for column in described.values():

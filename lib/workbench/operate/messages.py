@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Message
 
 from ..base import WorkbenchError, World
 from ..topic import dlq, registry, topics
@@ -44,14 +44,11 @@ class TopicReader:
     format: str
     ends: Offsets = field(default_factory=dict)
 
-    def read(
-        self, world: World, consumer: Consumer, first: Offsets
-    ) -> tuple[dict[int, tuple[int, int]], list[Sample]]:
+    def read(self, world: World, first: Offsets) -> tuple[dict[int, tuple[int, int]], list[Sample]]:
         """Read the messages that are new since the last observation, at most the newest MAX_READ.
 
         Args:
             world: the world.
-            consumer: see `topics.open_consumer`.
             first: {partition: offset}, where the first observation begins.
 
         Returns:
@@ -61,7 +58,7 @@ class TopicReader:
             LakeError: the topic does not exist.
             StackError: Kafka does not respond.
         """
-        offsets = topics.watermark_offsets(world, self.topic, consumer)
+        offsets = topics.watermark_offsets(world, self.topic)
         ends = {partition: end for partition, (_, end) in offsets.items()}
         is_new_topic = any(ends.get(partition, 0) < end for partition, end in self.ends.items())
         begin = first if is_new_topic or not self.ends else self.ends
@@ -69,7 +66,7 @@ class TopicReader:
             p: min(end, max(low, begin.get(p, low), end - MAX_READ))
             for p, (low, end) in offsets.items()
         }
-        messages = list(topics.consume(world, self.topic, start, ends, consumer))
+        messages = list(topics.consume(world, self.topic, start, ends))
         # a decoder for each observation: ids begin anew in a registry that was reset
         decode = registry.Decoder(world)
         # from the end, because the newest messages are the ones that wait

@@ -2,11 +2,9 @@
 
 import shutil
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator
 
-from confluent_kafka import Consumer
 from pydantic import ValidationError
 
 from ..base import LakeError, StackError, WorkbenchError, World, first_line, paths, terminal
@@ -89,12 +87,8 @@ class FlowReader:
             raise StackError(first_line(e), location=location, hint=hint) from None
         return []
 
-    def observe(self, consumer: Consumer) -> Observation:
-        """Observe the flow; what cannot be observed is a problem.
-
-        Args:
-            consumer: see `topics.open_consumer`.
-        """
+    def observe(self) -> Observation:
+        """Observe the flow; what cannot be observed is a problem."""
         seen = Observation(self.name)
         if self.flow.is_being_changed():
             seen.problems.append(self._problem("command_running"))
@@ -105,7 +99,7 @@ class FlowReader:
             return seen
         parts: list[Callable[[Observation], Iterable[Problem]]] = [
             self._observe_lake,
-            partial(self._observe_topics, consumer),
+            self._observe_topics,
             self._observe_freshness,
             self._observe_registry,
             self._observe_disk,
@@ -153,13 +147,13 @@ class FlowReader:
             if ratio > self.limits.log_ratio and lake.log_bytes > SMALL_FILE_BYTES:
                 yield self._problem("unmerged_logs", table=name, ratio=ratio)
 
-    def _observe_topics(self, consumer: Consumer, seen: Observation) -> Iterator[Problem]:
+    def _observe_topics(self, seen: Observation) -> Iterator[Problem]:
         for name, reader in self.topics.items():
             lakes = self.tables[name]
             committed = [lake.committed(time.time() - WINDOW_S) for lake in lakes]
             first = min(committed, key=lambda offsets: sum(offsets.values()), default=Offsets())
             try:
-                offsets, samples = reader.read(self.world, consumer, first)
+                offsets, samples = reader.read(self.world, first)
             except StackError as e:
                 yield self._problem("kafka_down", reason=e.message)
                 return

@@ -15,7 +15,6 @@ from ..base.models import MAX_INTERVAL_S
 from ..base.wait import stop_on_signal
 from ..flow import declared
 from ..flow.flow import CaptureFlow
-from ..topic import topics
 from .observe import FlowReader
 from .problems import Observation, Problem
 from .source import MIB
@@ -53,8 +52,7 @@ class Watcher:
         """Observe each flow once, in the order of their names."""
         if time.monotonic() - self._found_at > FIND_EVERY_S:
             self._find_flows()
-        consumer = self.world.state.get("watch", lambda: topics.open_consumer(self.world))
-        return [self._readers[name].observe(consumer) for name in sorted(self._readers)]
+        return [self._readers[name].observe() for name in sorted(self._readers)]
 
     def wait_for(self, kind: str, *, gone: bool = False, timeout: float = 90) -> Optional[Problem]:
         """Observe until a problem is reported, and return it; or until it is gone.

@@ -7,6 +7,7 @@ import os
 import re
 import zlib
 from pathlib import Path
+from types import ModuleType
 from typing import Iterator, Literal, cast
 
 import yaml
@@ -17,7 +18,6 @@ from ..base.models import ConfigModel
 from ..connect import configs
 from ..flow.resources import OWN_PREFIX
 from ..source import mariadb, postgres
-from ..source.databases import SourceDatabase
 
 TEMPLATES = yaml_files.load(Path(__file__).with_name("templates.yaml"))
 OVERRIDES = "snapshot.select.statement.overrides"
@@ -97,8 +97,8 @@ class Declaration(ConfigModel):
     unfinished: Literal["", "recapture", "forget"] = ""
 
     @property
-    def db(self) -> SourceDatabase:
-        """The kind of database."""
+    def db(self) -> ModuleType:
+        """The kind of database, a module."""
         return postgres if self.engine == "postgres" else mariadb
 
     @property

@@ -1,6 +1,6 @@
 """Conversion of source columns to pandas types."""
 
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import pandas
 import psycopg
@@ -37,21 +37,17 @@ def type_name(type_code: int) -> str:
     return info.name if info and info.oid == type_code else ""
 
 
-def to_dataframe(
-    names: Sequence[str], types: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> pandas.DataFrame:
-    """Return rows as a DataFrame with the dtypes of Spark's toPandas, so that both can be compared.
+def to_dataframe(columns: Iterable[tuple[str, str, Sequence[Any]]]) -> pandas.DataFrame:
+    """Return columns as a DataFrame with the dtypes of Spark's toPandas, so that both can be compared.
 
     Args:
-        names: names of the columns.
-        types: PostgreSQL's names of the types of the columns.
-        rows: the rows.
+        columns: name, PostgreSQL's name of the type, and values of each column.
     """
-    columns = []
-    for position, (name, type_of_column) in enumerate(zip(names, types)):
-        values = pandas.Series([row[position] for row in rows], dtype=object, name=name)
-        columns.append(values.astype(_dtype(type_of_column, values)))
-    return pandas.concat(columns, axis=1)
+    converted = []
+    for name, kind, values in columns:
+        column = pandas.Series(values, dtype=object, name=name)
+        converted.append(column.astype(_dtype(kind, column)))
+    return pandas.concat(converted, axis=1)
 
 
 # {type: (dtype without NULLs, dtype with NULLs)}

@@ -196,20 +196,16 @@ def query(
     with session(world, database) as connection:
         cursor = connection.execute(statement, params)
         require_result(cursor, "mariadb.execute")
-        columns, rows = cursor.description, [list(row) for row in cursor.fetchall()]
-    types = []
-    for position, (_, code, _, length, *_) in enumerate(columns):
-        type_of_column = TYPE_NAMES.get(code, "")
-        values = [row[position] for row in rows if row[position] is not None]
+        described, rows = cursor.description, cursor.fetchall()
+    columns = []
+    for position, (name, code, _, length, *_) in enumerate(described):
+        kind, values = TYPE_NAMES.get(code, ""), [row[position] for row in rows]
         if code == FIELD_TYPE.BIT and length == 1:
-            type_of_column = "bool"
-            for row in rows:
-                if row[position] is not None:
-                    row[position] = row[position] == b"\1"
-        elif type_of_column == "int8" and max(values, default=0) >= 2**63:
-            type_of_column = ""
-        types.append(type_of_column)
-    return column_types.to_dataframe([column[0] for column in columns], types, rows)
+            kind, values = "bool", [bit and bit == b"\1" for bit in values]
+        elif kind == "int8" and any(number and number >= 2**63 for number in values):
+            kind = ""
+        columns.append((name, kind, values))
+    return column_types.to_dataframe(columns)
 
 
 def databases(world: World) -> list[str]:

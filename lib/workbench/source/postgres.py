@@ -62,22 +62,13 @@ def connect(
         return connection
     except psycopg.Error as e:
         address = f"{server.host}:{server.port}"
-        down_error = stack.service_down_error(world, "postgres", address)
-        if down_error:
-            raise down_error from None
-        hint = "run `workbench up`"
-        if not server.managed:
-            hint = (
-                "check the source's address, user and password; `workbench source check` tests each"
-            )
-        if "permission denied" in str(e):
-            hint = ""
-        elif f'database "{name}" does not exist' in str(e):
+        hint = "check the source's address, user and password; `workbench source check` tests each"
+        if f'database "{name}" does not exist' in str(e):
             hint = (
                 "run the walkthrough's first notebook, or create a database of your own: "
                 "postgres.create_database(world, name)"
             )
-        raise SourceError(
+        raise stack.service_down_error(world, "postgres", address) or SourceError(
             "cannot connect to PostgreSQL",
             location=f"{user}@{address}/{name}: {first_line(e)}",
             hint=hint,
@@ -167,8 +158,10 @@ def query(
         cursor = connection.execute(statement, params)
         require_result(cursor, "postgres.execute")
         columns, rows = cursor.description or [], cursor.fetchall()
-    types = [column_types.type_name(column.type_code) for column in columns]
-    return column_types.to_dataframe([column.name for column in columns], types, rows)
+    return column_types.to_dataframe(
+        (column.name, column_types.type_name(column.type_code), [row[position] for row in rows])
+        for position, column in enumerate(columns)
+    )
 
 
 def databases(world: World) -> list[str]:

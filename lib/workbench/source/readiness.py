@@ -42,7 +42,7 @@ class Report:
         server: one row per check of the server: item, value, problem (empty without one), statements
             (those that remove the problem, or without one what needs attention; a text that begins with
             -- is no SQL).
-        tables: one row per table: item, schema, table, kind, rows (the server's
+        tables: one row per table: item, value (a summary of the following), schema, table, kind, rows (the server's
             estimate, or null), bytes, key (the columns), identity (how
             replication identifies a row), attention (values that may not arrive, such as numbers that are
             too long for the lake; for those without precision the digits of at most 10,000 rows), problem
@@ -62,16 +62,8 @@ class Report:
 
     def findings(self) -> list[Finding]:
         """Return one Finding per check and per table; a problem has its statements as the remedy."""
-        findings = [
-            _finding(row, str(row.value), "" if row.problem else "\n    ".join(row.statements))
-            for row in self.server.itertuples()
-        ]
-        for row in self.tables.itertuples():
-            rows = "rows unknown" if pandas.isna(row.rows) else plural(int(row.rows), "row")
-            size = f"{rows}, {format_size(row.bytes)}"
-            summary = f"{row.kind}, {size}, key {row.key or '(none)'}, identity {row.identity}"
-            findings.append(_finding(row, summary, str(row.attention)))
-        return findings
+        rows = [*self.server.itertuples(), *self.tables.itertuples()]
+        return [_finding(row) for row in rows]
 
     def summary(self) -> Finding:
         """Return one Finding for the whole source."""
@@ -94,11 +86,12 @@ class Report:
         return "\n".join(lines)
 
 
-def _finding(row: Any, detail: str, attention: str = "") -> Finding:
+def _finding(row: Any) -> Finding:
+    attention, statements = getattr(row, "attention", ""), "\n    ".join(row.statements)
     if row.problem:
-        texts = filter(None, (detail, attention, row.problem))
-        return Finding(row.item, "; ".join(texts), "\n    ".join(row.statements))
-    return Finding(row.item, detail, attention, is_warning=True)
+        texts = filter(None, (row.value, attention, row.problem))
+        return Finding(row.item, "; ".join(texts), statements)
+    return Finding(row.item, row.value, attention or statements, is_warning=True)
 
 
 @dataclass(frozen=True)
@@ -142,31 +135,21 @@ def check(
         ParamsError: the world has no such source.
     """
     source, engine = world.source(name), world.source_engine(name)
-    names = None if tables is None else list(tables)
+    read = _read_postgres if engine == "postgres" else _read_mariadb
+    names = None if tables is None else [*tables]
     try:
-        read = _read_postgres if engine == "postgres" else _read_mariadb
-        server, rows = read(source, names, [*options.excluded])
-        missing = [each for each in names or () if f"table {each}" not in {*rows["item"]}]
-        if missing:
-            server = pandas.concat([server, _missing_tables(source, engine, missing)])
+        server, rows, reasons = read(source, names, [*options.excluded])
     except WorkbenchError as e:
         failure = _connection_failure(source.server(engine), e)
         return Report(world.name, name, failure, pandas.DataFrame(columns=COLUMNS))
-    command = f"workbench capture {name} {{}} --world {world.name}"
-    return Report(world.name, name, server, _judged(rows, options, command))
-
-
-def _missing_tables(source: World, engine: str, names: list[str]) -> pandas.DataFrame:
-    """Return the rows of `Report.server` for names that are no tables to capture."""
-    reasons: dict[str, str] = {}
-    if engine == "postgres":
-        kinds = postgres.query(source, QUERIES["postgres_other_kinds"], [names])
-        reasons = dict(kinds.itertuples(index=False))
-    rows = [
-        (f"table {name}", "", reasons.get(name, "there is no such table"), [CORRECT_NAME])
-        for name in names
+    missing = [
+        (f"table {each}", "", reasons.get(each, "there is no such table"), [CORRECT_NAME])
+        for each in names or ()
+        if f"table {each}" not in {*rows["item"]}
     ]
-    return pandas.DataFrame(rows, columns=COLUMNS)
+    server = pandas.concat([_split(server), pandas.DataFrame(missing, columns=COLUMNS)])
+    command = f"workbench capture {name} {{}} --world {world.name}"
+    return Report(world.name, name, server, _judged(_split(rows), options, command))
 
 
 def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.DataFrame:
@@ -180,27 +163,33 @@ def _judged(tables: pandas.DataFrame, options: Options, command: str) -> pandas.
     rows = []
     for row in tables.to_dict("records"):
         facts = json.loads(row.pop("facts"))
-        name = f"{row['schema']}.{row['table']}"
-        problems = [*filter(None, row["problem"].split("; "))]
+        facts["key"] = [*options.key] or facts["key"]
+        problems = {each: "" for each in row["problem"].split("; ") if each}
         if options.polled:
-            problems = [each for each in problems if each in READING_PROBLEMS]
-        for problem, statement in (
-            *_name_problems([row["schema"], row["table"]], facts, options),
-            *_type_problems(facts, options, command.format(name)),
-            *_key_problems(facts, options),
-        ):
-            problems.append(problem)
-            if statement.startswith("--"):  # a line break in a name would end the comment
-                statement = escape_unprintable(statement)
-            row["statements"] = [*row["statements"], *filter(None, [statement])]
-        rows.append({**row, "problem": "; ".join(problems)})
-    return pandas.DataFrame(rows, columns=tables.columns.drop("facts"))
+            problems = {each: "" for each in problems if each in READING_PROBLEMS}
+        names = (row["schema"], row["table"])
+        problems |= dict(_column_problems(names, facts, options, command.format(".".join(names))))
+        problems |= dict(_key_problems(facts, options))
+        # a line break in a name would end a comment
+        remedies = [
+            escape_unprintable(each) if each.startswith("--") else each
+            for each in filter(None, problems.values())
+        ]
+        number = "rows unknown" if pandas.isna(row["rows"]) else plural(int(row["rows"]), "row")
+        size = f"{number}, {format_size(row['bytes'])}"
+        row["value"] = (
+            f"{row['kind']}, {size}, key {row['key'] or '(none)'}, identity {row['identity']}"
+        )
+        row["problem"] = "; ".join(problems)
+        row["statements"] = [*row["statements"], *remedies] if problems else []
+        rows.append(row)
+    return pandas.DataFrame(rows, columns=["value", *tables.columns.drop("facts")])
 
 
-def _name_problems(
-    names: Sequence[str], facts: dict[str, Any], options: Options
+def _column_problems(
+    names: Sequence[str], facts: dict[str, Any], options: Options, command: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield each problem of the names of a table, and of its columns, with the way out."""
+    """Yield each problem of the names of a table and its columns, and of their types, with the way out."""
     rename = f"-- rename it: ALTER TABLE {facts['quoted']} RENAME"
     for name in names:
         if not NAME.fullmatch(name):
@@ -208,16 +197,27 @@ def _name_problems(
     columns = [each for each in facts["columns"] if each not in options.excluded]
     folded = Counter(map(str.lower, columns))
     for name in columns:
-        problem = ""
         if not NAME.fullmatch(name):
             problem = f"topics cannot have the column name {name!r}: {NAME_RULE}"
         elif is_reserved(name):
             problem = f"the column name {name!r} is one that the lake adds, and that queries hide"
         elif folded[name.lower()] > 1:
             problem = f"the column name {name!r} differs from another one in case only"
-        if problem:
-            exclusion = f"capture with --exclude {shlex.quote(name)}"
-            yield problem, f"{rename} COLUMN {_quoted([name], facts)} TO …; or {exclusion}"
+        else:
+            continue
+        exclusion = f"capture with --exclude {shlex.quote(name)}"
+        yield problem, f"{rename} COLUMN {_quoted([name], facts)} TO …; or {exclusion}"
+    unsupported = {n: kind for n, kind in facts["unsupported"] if n not in options.excluded}
+    if unsupported:
+        left_out = [*options.excluded, *unsupported]
+        in_key = [name for name in left_out if name in facts["key"]]
+        remedy = f"-- leave them out: {command}"
+        for name in left_out:
+            remedy += f" --exclude {shlex.quote(name)}"
+        if in_key:
+            remedy = f"-- give the table a key without {', '.join(in_key)}, then name its columns: {command} --key …"
+        types = ", ".join(f"{name} ({kind})" for name, kind in unsupported.items())
+        yield f"not supported (docs/types.md): {types}", remedy
 
 
 def _quoted(names: Sequence[str], facts: dict[str, Any]) -> str:
@@ -226,34 +226,16 @@ def _quoted(names: Sequence[str], facts: dict[str, Any]) -> str:
     return ", ".join(mark + name.replace(mark, mark * 2) + mark for name in names)
 
 
-def _type_problems(
-    facts: dict[str, Any], options: Options, command: str
-) -> Iterator[tuple[str, str]]:
-    """Yield the problem of columns whose type cannot be captured, with the way out."""
-    columns = [each for each in facts["unsupported"] if each[0] not in options.excluded]
-    if not columns:
-        return
-    left_out = [*options.excluded, *(name for name, _ in columns)]
-    flags = " ".join(f"--exclude {shlex.quote(name)}" for name in left_out)
-    remedy = f"-- leave them out: {command} {flags}"
-    in_key = [name for name in left_out if name in (options.key or facts["key"])]
-    if in_key:
-        remedy = f"-- give the table a key without {', '.join(in_key)}, then name its columns: {command} --key …"
-    types = ", ".join(f"{name} ({kind})" for name, kind in columns)
-    yield f"not supported (docs/types.md): {types}", remedy
-
-
 def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str, str]]:
     """Yield each problem of the key by which the lake finds a row, with the way out."""
-    key, table = [*options.key] or facts["key"], facts["quoted"]
-    if not key:
-        yield from _missing_key_problems(facts)
-        return
+    key, table = facts["key"], facts["quoted"]
     names, add_key = ", ".join(key), f"ALTER TABLE {table} ADD PRIMARY KEY ({_quoted(key, facts)});"
     captured = {*facts["columns"]} - {*options.excluded}
     missing = ", ".join(each for each in key if each not in captured)
     unsuited = ", ".join(each for each in key if each in facts["no_keys"])
-    if missing:
+    if not key:
+        yield from _missing_key_problems(facts)
+    elif missing:
         remedy = "-- capture the columns of the key, or give other ones: --key …"
         yield f"no captured column {missing} for the key", remedy
     elif unsuited:
@@ -270,15 +252,13 @@ def _key_problems(facts: dict[str, Any], options: Options) -> Iterator[tuple[str
 
 
 def _missing_key_problems(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the problem of a table without a key; a deferrable key is a problem of its own."""
+    """Yield the problem of a table without a key. readiness.sql has the statements for MariaDB."""
     prefixes = ", ".join(facts.get("prefixes", ()))
+    statement = f"-- add a key: ALTER TABLE {facts['quoted']} ADD PRIMARY KEY (…);"
     if prefixes:
         yield f"no primary key of whole values, only of a prefix: {prefixes}", ""
-    elif "identities" not in facts:  # MariaDB, whose statement readiness.sql has
-        yield "no primary key", ""
-    elif not facts.get("is_deferrable"):
-        statement = f"-- add a key: ALTER TABLE {facts['quoted']} ADD PRIMARY KEY (…);"
-        yield "no primary key", statement
+    elif not facts.get("is_deferrable"):  # a problem of its own
+        yield "no primary key", statement if "identities" in facts else ""
 
 
 def _connection_failure(server: Server, error: WorkbenchError) -> pandas.DataFrame:
@@ -296,10 +276,11 @@ def _connection_failure(server: Server, error: WorkbenchError) -> pandas.DataFra
     return pandas.DataFrame([("connection", "failed", problem, statements)], columns=COLUMNS)
 
 
-def _read_postgres(
-    world: World, names: Optional[list[str]], excluded: list[str]
-) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Return `Report.server`, and the tables with their facts."""
+# what `Report.server` has; the tables with their facts; {name that is no table to capture: the reason}
+Read = tuple[pandas.DataFrame, pandas.DataFrame, dict[str, str]]
+
+
+def _read_postgres(world: World, names: Optional[list[str]], excluded: list[str]) -> Read:
     reader = world.postgres.replication_user
     server = postgres.query(world, QUERIES["postgres_server"], [reader])
     values = [names, reader, names, excluded, excluded]
@@ -309,24 +290,22 @@ def _read_postgres(
     if not samples.empty:
         digits = postgres.query(world, f"SELECT {', '.join(samples)}").iloc[0]
         tables.loc[samples.index, "attention"] = digits.to_numpy()
-    return _split_statements(server), _split_statements(tables)
+    if not names:
+        return server, tables, {}
+    others = postgres.query(world, QUERIES["postgres_other_kinds"], [names])
+    return server, tables, dict(others.itertuples(index=False))
 
 
-def _read_mariadb(
-    world: World, names: Optional[list[str]], excluded: list[str]
-) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Return `Report.server`, and the tables with their facts."""
+def _read_mariadb(world: World, names: Optional[list[str]], excluded: list[str]) -> Read:
     database = world.mysql.database
     schema = "information" if world.mysql.engine == "mariadb" else "performance"
     statement = QUERIES["mariadb_server"].format(schema=f"{schema}_schema")
-    server = mariadb.query(world, statement, [database])
-    server = pandas.concat([server, _binary_log(world)], ignore_index=True)
+    server = pandas.concat([mariadb.query(world, statement, [database]), _binary_log(world)])
     shows_periods = not mariadb.query(world, QUERIES["mariadb_shows_periods"]).empty
     overlaps = QUERIES["mariadb_overlaps" if shows_periods else "mariadb_no_overlaps"]
     statement = QUERIES["mariadb_tables"].replace("{overlaps}", overlaps)
     values = [database, database, names is None, names or [""], excluded or [""]]
-    tables = mariadb.query(world, statement, values)
-    return _split_statements(server), _split_statements(tables)
+    return server, mariadb.query(world, statement, values), {}
 
 
 def _binary_log(world: World) -> pandas.DataFrame:
@@ -350,6 +329,6 @@ def _binary_log(world: World) -> pandas.DataFrame:
     return pandas.DataFrame(rows, columns=COLUMNS)
 
 
-def _split_statements(rows: pandas.DataFrame) -> pandas.DataFrame:
+def _split(rows: pandas.DataFrame) -> pandas.DataFrame:
     statements = rows["statements"].map(lambda text: [*filter(None, text.split(SEPARATOR))])
     return rows.assign(statements=statements)

@@ -42,7 +42,7 @@ class Rows:
     null: Optional[str] = None
     types: Mapping[str, str] = field(default_factory=dict)
 
-    def copy(self, connection: psycopg.Connection) -> None:
+    def run(self, connection: psycopg.Connection) -> None:
         """Load the rows.
 
         Raises:
@@ -144,7 +144,7 @@ def read_dicts(path: Path, separator: str = ",") -> list[dict[str, str]]:
 
 
 def find_file(folder: Union[str, Path], name: str, expected: str) -> Path:
-    """Return the absolute path of a user's own file.
+    """Return the path of a user's own file.
 
     Args:
         folder: the folder of the file.
@@ -154,7 +154,7 @@ def find_file(folder: Union[str, Path], name: str, expected: str) -> Path:
     Raises:
         SourceError: the file does not exist. If a compressed file exists, the error names it.
     """
-    path = Path(folder).expanduser().absolute() / name
+    path = Path(folder) / name
     if path.is_file():
         return path
     packed = sorted(file.name for file in path.parent.glob(f"{name}.*"))

@@ -23,7 +23,10 @@ MAX_ID = 2**63 - 1  # the registry's ids are Java's longs
 
 @dataclass(frozen=True)
 class ApicurioRegistry:
-    """The Apicurio Registry of a world; a `SchemaRegistry`."""
+    """The Apicurio Registry of a world.
+
+    The functions of the same names in `registry` describe the methods without a docstring.
+    """
 
     world: World
 
@@ -38,47 +41,25 @@ class ApicurioRegistry:
         group `default`.
         """
         if artifact_names is None:
-            registered = self._list_artifacts()
+            registered = self._fetch_list("/search/artifacts", "artifacts")
         else:
             registered = [{"id": name} for name in artifact_names]
         rows = []
         for artifact in registered:
             group, name = artifact.get("groupId") or "default", artifact["id"]
-            # the artifact may have been deleted since it was listed
-            for version in self._fetch_pages(f"{_path(name, group)}/versions", "versions") or []:
+            for version in self._fetch_list(f"{_path(name, group)}/versions", "versions"):
                 fields = map(version.get, ("type", "version", "globalId", "contentId"))
                 rows.append((group, name, *fields))
         return sorted(rows, key=lambda row: (row[0], row[1], row[4]))
 
     def names(self) -> list[str]:
-        return [artifact["id"] for artifact in self._list_artifacts()]
-
-    def _list_artifacts(self) -> list[dict[str, Any]]:
-        """Return the registry's list of all artifacts.
-
-        Raises:
-            StackError: the response is no list of artifacts.
-        """
-        path = "/search/artifacts"
-        registered = self._fetch_pages(path, "artifacts")
-        if registered is None:
-            raise StackError(
-                "the response of the schema registry is no list of artifacts",
-                location=self.location + REGISTRY_V2 + path,
-                expected="an Apicurio Registry 2.x",
-                hint=f"correct registry.url in {self.world.file}",
-            )
-        return registered
+        return [artifact["id"] for artifact in self._fetch_list("/search/artifacts", "artifacts")]
 
     def find(self, id: SchemaId) -> Optional[dict[str, Any]]:
         """Return a schema by its global id."""
         if not 0 <= int(id) <= MAX_ID:
             return None
-        avsc: Optional[dict[str, Any]] = self._fetch_json(f"/ids/globalIds/{id}")
-        return avsc
-
-    def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:
-        avsc: Optional[dict[str, Any]] = self._fetch_json(_path(artifact))
+        avsc: Optional[dict[str, Any]] = self._request(f"/ids/globalIds/{id}")
         return avsc
 
     def delete(self, *artifacts: str) -> None:
@@ -86,19 +67,23 @@ class ApicurioRegistry:
             self._request(_path(artifact), "DELETE")
 
     def add(self, artifact: str, schema: Any) -> tuple[SchemaId, str]:
-        response = self._call(
-            "/groups/default/artifacts?ifExists=RETURN_OR_UPDATE",
-            "POST",
-            schema,
-            {"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"},
+        """Add a schema as the latest version of an artifact, which is created if it does not exist.
+
+        If a version of the artifact has the same schema, no version is added.
+
+        Returns:
+            (global id, ""), or (any id, the reason) if the artifact's mode rejects the schema.
+        """
+        headers = {"X-Registry-ArtifactId": artifact, "X-Registry-ArtifactType": "AVRO"}
+        response, reason = self._call(
+            "/groups/default/artifacts?ifExists=RETURN_OR_UPDATE", "POST", schema, headers
         )
-        reason = _rejection_reason(response)
         return 0 if reason else response.json()["globalId"], reason
 
     def compatibility(self, artifact: str) -> str:
         """Return the mode of an artifact: its own, else the global mode, else NONE."""
         for base in (_path(artifact), "/admin"):
-            rule = self._fetch_json(base + COMPATIBILITY_RULE)
+            rule = self._request(base + COMPATIBILITY_RULE)
             if rule:
                 return str(rule["config"])
         return "NONE"
@@ -108,45 +93,52 @@ class ApicurioRegistry:
         if self._request(_path(artifact) + COMPATIBILITY_RULE, "PUT", rule) is None:
             self._request(_path(artifact) + "/rules", "POST", rule)
 
-    def _fetch_pages(self, path: str, key: str) -> Optional[list[dict[str, Any]]]:
-        """Return all items of a paginated list, None if there is no such list.
+    def _fetch_list(self, path: str, key: str) -> list[dict[str, Any]]:
+        """Return all items of a paginated list; none of versions if the artifact does not exist, as after its deletion.
 
         Args:
             path: path of the list.
             key: key of the list in a response.
+
+        Raises:
+            StackError: the response is no such list.
         """
         items: list[dict[str, Any]] = []
         while True:
-            page = self._fetch_json(f"{path}?limit={PAGE_SIZE}&offset={len(items)}") or {}
-            if key not in page:
-                return None
+            page = self._request(f"{path}?limit={PAGE_SIZE}&offset={len(items)}")
+            if page is None and key == "versions":
+                return items
+            if key not in (page or {}):
+                raise StackError(
+                    f"the response of the schema registry is no list of {key}",
+                    location=self.location + REGISTRY_V2 + path,
+                    expected="an Apicurio Registry 2.x",
+                    hint=f"correct registry.url in {self.world.file}",
+                )
             items += page[key]
             if not page[key] or len(items) >= page["count"]:
                 return items
 
-    def _fetch_json(self, path: str) -> Any:
-        """Return the JSON at a path, None for 404."""
-        content = self._request(path)
-        return None if content is None else avro.parse_schema(content, path)
-
-    def _request(self, path: str, method: str = "GET", body: Any = None) -> Optional[bytes]:
-        """Return the content of a response, None for 404.
+    def _request(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        """Return the JSON of a response, None for 404.
 
         Raises:
+            LakeError: the response is not JSON, such as a schema of another kind.
             StackError: the registry rejects the request.
         """
-        response = self._call(path, method, body)
-        reason = _rejection_reason(response)
+        response, reason = self._call(path, method, body)
         if reason:
             raise StackError(
                 f"the schema registry rejects {method}: {reason}", location=response.url
             )
-        return None if response.status_code == 404 else response.content
+        # that of a deletion is empty
+        found = None if response.status_code == 404 else response.content or b"{}"
+        return found and avro.parse_schema(found, path)
 
     def _call(
         self, path: str, method: str, body: Any = None, headers: Optional[dict[str, str]] = None
-    ) -> requests.Response:
-        """Return the registry's response, including a 404 and those of REJECTED_STATUSES.
+    ) -> tuple[requests.Response, str]:
+        """Return the registry's response, also a 404, and why the registry rejects the request, "" if it does not.
 
         Raises:
             StackError: any other status from 400 on, or no response.
@@ -161,24 +153,19 @@ class ApicurioRegistry:
             headers=headers,
             hint='start it with stack.ensure_running(world, "apicurio"), then repeat: nothing is lost',
         )
-        if response.status_code >= 400 and response.status_code not in (404, *REJECTED_STATUSES):
+        if response.status_code in REJECTED_STATUSES:
+            error = response.json()
+            causes = [
+                f"{each['description']} at {each['context']}" for each in error.get("causes") or ()
+            ]
+            return response, "; ".join(causes) or error["message"] or response.text
+        if response.status_code >= 400 and response.status_code != 404:
             raise StackError(
                 f"the schema registry responds with status {response.status_code}: {response.text[:300]}",
                 location=url,
             )
-        return response
+        return response, ""
 
 
 def _path(artifact: str, group: str = "default") -> str:
     return f"/groups/{quote(group, safe='')}/artifacts/{quote(artifact, safe='')}"
-
-
-def _rejection_reason(response: requests.Response) -> str:
-    """Return why the registry rejected a request, "" if it did not."""
-    if response.status_code not in REJECTED_STATUSES:
-        return ""
-    error = response.json()
-    causes = [
-        f"{cause['description']} at {cause['context']}" for cause in error.get("causes") or ()
-    ]
-    return "; ".join(causes) or error["message"] or response.text

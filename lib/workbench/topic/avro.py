@@ -183,9 +183,9 @@ def check_compatibility(old: Sequence[Any], new: Any, mode: str) -> str:
     from avro import compatibility, errors, schema
 
     direction, _, transitive = validate_mode(mode).partition("_")
-    compared = old if transitive else old[-1:]
     try:
-        *before, after = (schema.parse(json.dumps(avsc)) for avsc in (*compared, new))
+        after = schema.parse(json.dumps(new))
+        before = [schema.parse(json.dumps(avsc)) for avsc in (old if transitive else old[-1:])]
     except errors.AvroException as e:
         raise LakeError(f"not an Avro schema: {e}", location=full_name(new)) from None
     pairs = []  # (reader, writer)
@@ -194,9 +194,9 @@ def check_compatibility(old: Sequence[Any], new: Any, mode: str) -> str:
     if direction in ("FORWARD", "FULL"):
         pairs += [(version, after) for version in before]
     reasons = []
-    for reader, writer in pairs:
-        checker: Any = compatibility.ReaderWriterCompatibilityChecker
-        result = checker().get_compatibility(reader, writer)
+    for pair in pairs:
+        checker: Any = compatibility.ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
+        result = checker.get_compatibility(*pair)
         kinds = dict.fromkeys(kind.value.replace("_", " ") for kind in result.incompatibilities)
         if kinds:
             reasons.append(f"{', '.join(kinds)}: {', '.join(sorted(result.messages))}")

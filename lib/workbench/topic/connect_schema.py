@@ -48,48 +48,37 @@ def from_avro(avsc: Any) -> dict[str, Any]:
 
 def _connect_type(avsc: Any, path: str) -> dict[str, Any]:
     if isinstance(avsc, list):
-        return _union_type(avsc, path)
+        types = [branch for branch in avsc if branch != "null"]
+        if len(types) != 1:
+            raise LakeError(f"{path} is a union of {len(types)} types")
+        return {**_connect_type(types[0], path), "optional": "null" in avsc}
     if not isinstance(avsc, dict):
         avsc = {"type": avsc}
     kind = avsc["type"]
     if not isinstance(kind, str):  # a type within a type
         return _connect_type(kind, path)
-    connect_type = avsc.get("connect.type") or CONNECT_TYPES.get(kind)
-    schema = {"type": connect_type, "optional": False, **_nested_types(avsc, path)}
+    if kind not in CONNECT_TYPES:
+        raise LakeError(f"{path} is of Avro's type {kind}")
+    schema = {"type": CONNECT_TYPES[kind], "optional": False}
     logical = avsc.get("logicalType")
-    name = LOGICAL_NAMES.get(f"{kind} {logical}") or avsc.get("connect.name")
+    name = LOGICAL_NAMES.get(f"{kind} {logical}", avsc.get("connect.name"))
     if kind == "record":
         name = avsc.get("connect.name", avsc["name"])
+        schema["fields"] = [
+            {**_connect_type(each["type"], f"{path}.{each['name']}"), "field": each["name"]}
+            for each in avsc["fields"]
+        ]
+    elif kind == "array":
+        schema["items"] = _connect_type(avsc["items"], f"{path}[]")
+    elif kind == "map":
+        schema["keys"] = {"type": "string"}
+        schema["values"] = _connect_type(avsc["values"], f"{path}{{}}")
+    else:
+        schema["type"] = avsc.get("connect.type", schema["type"])
     if name == DECIMAL and logical == "decimal":
         precision = str(avsc["precision"])
         schema["parameters"] = {"scale": str(avsc.get("scale", 0)), PRECISION_PARAMETER: precision}
     return {**schema, "name": name} if name else schema
-
-
-def _union_type(branches: list[Any], path: str) -> dict[str, Any]:
-    types = [branch for branch in branches if branch != "null"]
-    if len(types) != 1:
-        raise LakeError(f"{path} is a union of {len(types)} types")
-    return {**_connect_type(types[0], path), "optional": "null" in branches}
-
-
-def _nested_types(avsc: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the type of a record, a list or a map, with the types in it; {} for a simple type."""
-    kind = avsc["type"]
-    if kind == "record":
-        fields = [
-            {**_connect_type(f["type"], f"{path}.{f['name']}"), "field": f["name"]}
-            for f in avsc["fields"]
-        ]
-        return {"type": "struct", "fields": fields}
-    if kind == "array":
-        return {"type": "array", "items": _connect_type(avsc["items"], f"{path}[]")}
-    if kind == "map":
-        values = _connect_type(avsc["values"], f"{path}{{}}")
-        return {"type": "map", "keys": {"type": "string"}, "values": values}
-    if kind not in CONNECT_TYPES:
-        raise LakeError(f"{path} is of Avro's type {kind}")
-    return {}
 
 
 def to_spark(schema: dict[str, Any], as_numbers: bool = False) -> T.StructType:

@@ -84,7 +84,7 @@ def read(world: World, topic: str) -> pandas.DataFrame:
 def _read(world: World, topic: str) -> list[DeadLetter]:
     # first, because it raises an error for a missing topic
     messages = topics.read_all(world, topic)
-    progress = _read_progress(world, topic)
+    progress = _read_progress(_progress_uri(world, topic))
     return [_to_dead_letter(message, progress) for message in messages]
 
 
@@ -130,7 +130,7 @@ def summary(world: World) -> pandas.DataFrame:
     rows = [
         (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed)
         for topic in topics.names(world)
-        if _has_dead_letters(world, topic)
+        if any([_to_dead_letter(first, {}).topic for first in topics.read_all(world, topic, 1)])
         for dead_letter in _read(world, topic)
     ]
     for uri in list_files(world.lake.dead_letters):
@@ -159,12 +159,7 @@ def read_files(uri: str) -> list[dict[str, Any]]:
 
 def reasons(uri: str) -> Counter[str]:
     """Return {reason: number of dead letters} of the files in a folder."""
-    return count_reasons(list_files(uri))
-
-
-def count_reasons(uris: Sequence[str]) -> Counter[str]:
-    """Return {reason: number of dead letters} of some files."""
-    return Counter(record["reason"] for uri in uris for record in read_file(uri))
+    return Counter(record["reason"] for record in read_files(uri))
 
 
 def describe_origin(record: dict[str, Any]) -> str:
@@ -201,15 +196,6 @@ def folder_name(world: World, uri: str) -> str:
     return uri.removeprefix(f"{world.lake.dead_letters}/")
 
 
-def _has_dead_letters(world: World, topic: str) -> bool:
-    """Return whether the first message of a partition is a dead letter."""
-    watermarks = topics.watermark_offsets(world, topic).items()
-    start = {partition: low for partition, (low, high) in watermarks if low < high}
-    stop = {partition: low + 1 for partition, low in start.items()}
-    messages = topics.consume(world, topic, start, stop)
-    return any([_to_dead_letter(message, {}).topic for message in messages])
-
-
 # --- replay
 
 
@@ -241,6 +227,7 @@ def replay(world: World, topic: str, *, transform: Optional[Transform] = None) -
     lock = f"{replay_folder(world, topic)}/replay"
     with files.exclusive_lock(lock, f"replay of {topic}", "wait until it is done"):
         waiting = [dead_letter for dead_letter in _read(world, topic) if not dead_letter.replayed]
+        progress_uri = _progress_uri(world, topic)
         selected = waiting
         if transform:
             values = map(transform, waiting)
@@ -252,9 +239,11 @@ def replay(world: World, topic: str, *, transform: Optional[Transform] = None) -
         _require_origins(world, topic, selected)
         for first in range(0, len(selected), REPLAY_BATCH_SIZE):
             batch = selected[first : first + REPLAY_BATCH_SIZE]
-            _produce_to_origins(world, topic, batch)
-            _record_progress(world, topic, batch)
-        _record_progress(world, topic, waiting)  # also of those that are left out
+            for origin in dict.fromkeys(each.topic for each in batch):
+                records = [_to_original(topic, each) for each in batch if each.topic == origin]
+                topics.produce(world, origin, records, **PRODUCER_SETTINGS)
+            _record_progress(progress_uri, batch)
+        _record_progress(progress_uri, waiting)  # also of those that are left out
     return len(selected)
 
 
@@ -278,12 +267,6 @@ def _require_origins(world: World, topic: str, dead_letters: list[DeadLetter]) -
             hint="find out who wrote these dead letters (a sink needs "
             "errors.deadletterqueue.context.headers.enable=true); leave them out: `transform` returns None",
         )
-
-
-def _produce_to_origins(world: World, topic: str, batch: Sequence[DeadLetter]) -> None:
-    for origin in dict.fromkeys(dead_letter.topic for dead_letter in batch):
-        records = [_to_original(topic, each) for each in batch if each.topic == origin]
-        topics.produce(world, origin, records, **PRODUCER_SETTINGS)
 
 
 def _to_original(topic: str, dead_letter: DeadLetter) -> Record:
@@ -315,16 +298,15 @@ def _progress_uri(world: World, topic: str) -> str:
     return f"{replay_folder(world, topic)}/{topics.topic_id(world, topic)}.json"
 
 
-def _read_progress(world: World, topic: str) -> dict[str, int]:
-    progress: dict[str, int] = json.loads(files.read_text(_progress_uri(world, topic)) or "{}")
+def _read_progress(uri: str) -> dict[str, int]:
+    progress: dict[str, int] = json.loads(files.read_text(uri) or "{}")
     return progress
 
 
-def _record_progress(world: World, topic: str, replayed: Sequence[DeadLetter]) -> None:
+def _record_progress(uri: str, replayed: Sequence[DeadLetter]) -> None:
     """Record that a replay has dealt with dead letters, which are in the order of their offsets."""
     offsets = {str(dead_letter.partition): dead_letter.offset + 1 for dead_letter in replayed}
-    progress = {**_read_progress(world, topic), **offsets}
-    files.write_text(_progress_uri(world, topic), json.dumps(progress))
+    files.write_text(uri, json.dumps({**_read_progress(uri), **offsets}))
 
 
 # --- publishing
@@ -347,21 +329,16 @@ def publish(world: World, topic: str, uri: str, connector: str, worker_class: st
     Returns:
         The number of published dead letters.
     """
-    published = set()
-    if topic in topics.names(world):
-        published = {
-            (message.key(), message.value(), tuple(message.headers() or ()))
-            for message in topics.read_all(world, topic)
-        }
-    records: dict[Any, Record] = {}
+    new: dict[Any, None] = {}  # key, value and headers
     for record in sorted(read_files(uri), key=lambda record: record.get("offset", -1)):
         if "value" in record:
             key = base64.b64decode(record["key"]) if "key" in record else None
-            value = base64.b64decode(record["value"])
-            headers = _error_headers(record, connector, worker_class)
-            records[key, value, tuple(headers)] = key, value, {"headers": headers}
-    new = [record for identity, record in records.items() if identity not in published]
-    _produce(world, topic, new)
+            headers = tuple(_error_headers(record, connector, worker_class))
+            new[key, base64.b64decode(record["value"]), headers] = None
+    if topic in topics.names(world):
+        for message in topics.read_all(world, topic):
+            new.pop((message.key(), message.value(), tuple(message.headers() or ())), None)
+    _produce(world, topic, [(key, value, {"headers": [*headers]}) for key, value, headers in new])
     return len(new)
 
 
@@ -384,10 +361,8 @@ def publish_messages(
     records: list[Record] = []
     for message, reason in dead_letters:
         headers = _error_headers(to_record(message, reason), connector, worker_class)
-        options = {
-            "timestamp": message.timestamp()[1],
-            "headers": [*(message.headers() or []), *headers],
-        }
+        headers = [*(message.headers() or []), *headers]
+        options = {"timestamp": message.timestamp()[1], "headers": headers}
         records.append((message.key(), message.value(), options))
     _produce(world, topic, records)
 

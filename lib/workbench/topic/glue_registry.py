@@ -25,7 +25,7 @@ UUID_PATTERN = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 @dataclass(frozen=True)
 class GlueRegistry:
-    """The registries of a deployment in the Glue Schema Registry; a `SchemaRegistry`."""
+    """The registries of a deployment in the Glue Schema Registry, with the methods of ApicurioRegistry."""
 
     world: World
 
@@ -79,10 +79,6 @@ class GlueRegistry:
         version = self._call_or_none("get_schema_version", SchemaVersionId=id)
         return version and avro.parse_schema(version["SchemaDefinition"], version["SchemaArn"])
 
-    def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:
-        versions = self._available_versions(artifact) if artifact in self.names() else []
-        return self.find(versions[-1]["SchemaVersionId"]) if versions else None
-
     def delete(self, *artifacts: str) -> None:
         """Delete artifacts with all their versions and wait until they are gone.
 
@@ -125,12 +121,15 @@ class GlueRegistry:
             )
             status = version["SchemaVersionStatus"]
         version_id = version["SchemaVersionId"]
+
+        def evaluated_status() -> str:
+            """Return the status, "" while Glue compares the version with the others."""
+            found = self._call("get_schema_version", SchemaVersionId=version_id)["Status"]
+            return "" if found == "PENDING" else str(found)
+
         if status == "PENDING":
             status = aws.wait(
-                lambda: self._evaluated_status(version_id),
-                "Glue to check a schema version",
-                timeout=60,
-                interval=1,
+                evaluated_status, "Glue to check a schema version", timeout=60, interval=1
             )
         return version_id, "" if status == "AVAILABLE" else f"Glue reports the version as {status}"
 
@@ -149,11 +148,6 @@ class GlueRegistry:
             SchemaVersionNumber=first,
             Compatibility=mode.replace("_TRANSITIVE", "_ALL"),
         )
-
-    def _evaluated_status(self, id: str) -> str:
-        """Return the status of a version, "" while Glue compares it with the others."""
-        status = self._call("get_schema_version", SchemaVersionId=id)["Status"]
-        return "" if status == "PENDING" else status
 
     def _available_versions(self, artifact: str) -> list[dict[str, Any]]:
         """Return the usable versions of an artifact, the oldest first; empty if it does not exist."""

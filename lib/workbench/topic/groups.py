@@ -55,8 +55,9 @@ def names(world: World) -> list[str]:
         StackError: a broker does not list its groups, so the list would be incomplete.
     """
     with AdminClient(topics.settings(world)) as admin, topics.translate_errors(world):
-        future = admin.list_consumer_groups(request_timeout=topics.TIMEOUT_SECONDS)
-        groups = topics.await_result(future)
+        groups = topics.await_result(
+            admin.list_consumer_groups(request_timeout=topics.TIMEOUT_SECONDS)
+        )
         # after a timeout the list of groups is empty, and only `errors` reports the timeout
         for error in groups.errors:
             raise error if isinstance(error, KafkaException) else KafkaException(error)

@@ -5,7 +5,7 @@ names one. Only this process queries the registry.
 """
 
 import io
-from typing import Any, Callable, Collection, NamedTuple, Optional, Protocol, Sequence, Union
+from typing import Any, Callable, Collection, NamedTuple, Optional, Sequence, Union
 from uuid import UUID, uuid4
 
 import fastavro
@@ -30,42 +30,9 @@ from .wire import (
 MAX_UNKNOWN_SCHEMAS = 100
 
 
-class SchemaRegistry(Protocol):
-    """The schema registry of a world.
-
-    An artifact, `<topic>-key` or `<topic>-value`, has the versions of a schema. A method without a
-    docstring is documented by the function of its name in this module.
-    """
-
-    @property
-    def location(self) -> str:
-        """URL or name of the registry, for errors."""
-
-    def artifacts(self, artifact_names: Optional[Sequence[str]]) -> list[tuple[Any, ...]]:
-        """Return the rows of `artifacts`."""
-
-    def names(self) -> list[str]: ...
-
-    def find(self, id: SchemaId) -> Optional[dict[str, Any]]: ...
-
-    def find_latest(self, artifact: str) -> Optional[dict[str, Any]]:
-        """Return the latest schema of an artifact, None if there is no such artifact."""
-
-    def delete(self, *artifacts: str) -> None: ...
-
-    def add(self, artifact: str, schema: Any) -> tuple[SchemaId, str]:
-        """Add a schema as the latest version of an artifact, which is created if it does not exist.
-
-        If a version of the artifact has the same schema, no version is added.
-
-        Returns:
-            (global id, ""), or (any id, the reason) if the artifact's mode rejects the schema.
-        """
-
-    def compatibility(self, artifact: str) -> str: ...
-
-    def set_compatibility(self, artifact: str, mode: str) -> None:
-        """Set the mode of an existing artifact, one of avro.COMPATIBILITY_MODES."""
+# The schema registry of a world. An artifact, `<topic>-key` or `<topic>-value`, has the versions of a schema. Both
+# classes have the same methods.
+SchemaRegistry = Union[ApicurioRegistry, GlueRegistry]
 
 
 def backend(world: World) -> SchemaRegistry:
@@ -143,21 +110,7 @@ def latest(world: World, artifact: str) -> dict[str, Any]:
         LakeError: there is no such artifact; the error lists similar names.
         StackError: the registry does not respond.
     """
-    avsc = backend(world).find_latest(artifact)
-    if avsc is None:
-        raise _missing_artifact_error(world, artifact)
-    return avsc
-
-
-def _missing_artifact_error(world: World, artifact: str) -> LakeError:
-    existing = names(world)
-    return LakeError(
-        f"the registry has no artifact {artifact!r}",
-        location=backend(world).location,
-        expected=did_you_mean(artifact, existing) if existing else "the registry is empty",
-        hint="the converter registers it with the first message: is the connector RUNNING, and is its "
-        "converter that of this registry?",
-    )
+    return schema(world, latest_id(world, artifact))
 
 
 # --- versions and compatibility
@@ -175,7 +128,14 @@ def versions(world: World, artifact: str) -> list[Any]:
 def _ids(world: World, artifact: str) -> list[SchemaId]:
     ids: list[SchemaId] = artifacts(world, [artifact])["global_id"].tolist()
     if not ids:
-        raise _missing_artifact_error(world, artifact)
+        existing = names(world)
+        raise LakeError(
+            f"the registry has no artifact {artifact!r}",
+            location=backend(world).location,
+            expected=did_you_mean(artifact, existing) if existing else "the registry is empty",
+            hint="the converter registers it with the first message: is the connector RUNNING, and is its "
+            "converter that of this registry?",
+        )
     return ids
 
 
@@ -218,7 +178,7 @@ def set_compatibility(world: World, artifact: str, mode: str) -> None:
     Raises:
         LakeError: there is no such mode or artifact.
     """
-    latest(world, artifact)
+    latest_id(world, artifact)
     backend(world).set_compatibility(artifact, avro.validate_mode(mode))
 
 
@@ -297,11 +257,6 @@ def encoder(world: World, id: SchemaId) -> Callable[[Any], bytes]:
         return prefix + out.getvalue()
 
     return encode
-
-
-def encode(world: World, id: SchemaId, record: Any) -> bytes:
-    """Encode one record as a message. See `encoder` for the parameters and errors."""
-    return encoder(world, id)(record)
 
 
 class Decoded(NamedTuple):
@@ -383,10 +338,8 @@ class Decoder:
             read = avro.create_reader(avro.for_spark(avsc), raw_values=self.raw_values)
             schema = self._convert_schema(avsc) if self._convert_schema else avsc
             return id, schema, read
-        except LakeError as e:
-            return f"schema {id} cannot be read: {e.message}"
-        except (ValueError, KeyError, TypeError) as e:
-            return f"schema {id} cannot be read: {e}"
+        except (LakeError, ValueError, KeyError, TypeError) as e:
+            return f"schema {id} cannot be read: {getattr(e, 'message', e)}"
 
 
 def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:

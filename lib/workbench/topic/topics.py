@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import threading
 import time
+from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import (
@@ -40,7 +41,6 @@ from . import kafka_iam
 
 T = TypeVar("T")
 Message = Any  # confluent_kafka.Message; its type stubs declare every field optional
-IAM_PROTOCOL = "SASL_SSL"  # the security protocol of an environment whose Kafka is MSK
 COLUMNS = ["topic", "partition", "offset", "timestamp", "key", "value"]
 # Options of Spark with which an embedded Kafka that is down is reported within 15 s, by default after minutes.
 # Elsewhere the defaults outlast a broker's restart and the election of a leader.
@@ -99,7 +99,7 @@ def settings(world: World, **overrides: Any) -> dict[str, Any]:
 
 def uses_iam(world: World) -> bool:
     """Return whether the environment's Kafka is MSK, with access control by IAM."""
-    return world.kafka.security_protocol == IAM_PROTOCOL
+    return world.kafka.security_protocol == "SASL_SSL"
 
 
 def spark_options(world: World) -> dict[str, str]:
@@ -201,49 +201,36 @@ def await_result(future: "Future[T]") -> T:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
 
 
-def names(world: World, admin: Optional[AdminClient] = None) -> list[str]:
-    """Return the names of all topics, without the internal topics of Kafka, MSK and MSK Connect.
-
-    Args:
-        world: the environment profile.
-        admin: an existing client; by default a new one is created.
-    """
-    client = admin or AdminClient(settings(world))
-    with translate_errors(world):
-        metadata = call_with_deadline(lambda seconds: client.list_topics(timeout=seconds))
+def names(world: World) -> list[str]:
+    """Return the names of all topics, without the internal topics of Kafka, MSK and MSK Connect."""
+    with borrow_consumer(world) as consumer, translate_errors(world):
+        metadata = call_with_deadline(lambda seconds: consumer.list_topics(timeout=seconds))
     internal = ("__consumer", "__amazon_msk")
     return sorted(topic for topic in metadata.topics if not topic.startswith(internal))
 
 
-def watermark_offsets(
-    world: World, topic: str, consumer: Optional[Consumer] = None
-) -> dict[int, tuple[int, int]]:
+def watermark_offsets(world: World, topic: str) -> dict[int, tuple[int, int]]:
     """Return {partition: (offset of the first available message, end offset)} of a topic.
 
-    Every step of an ingest calls this function. With an existing consumer it takes a millisecond. An
-    admin client's list of offsets fails for a topic that was just created.
-
-    Args:
-        world: the environment profile.
-        topic: name of the topic.
-        consumer: an existing one (see `open_consumer`); by default a new one is opened.
+    Every step of an ingest calls this function; it takes a millisecond. An admin client's list of
+    offsets fails for a topic that was just created.
 
     Raises:
         LakeError: there is no such topic.
     """
 
     def fetch(seconds: float) -> dict[int, tuple[int, int]]:
-        metadata = client.list_topics(topic, timeout=seconds).topics[topic]
+        metadata = consumer.list_topics(topic, timeout=seconds).topics[topic]
         if metadata.error:
             raise KafkaException(metadata.error)
         return {
-            partition: client.get_watermark_offsets(
+            partition: consumer.get_watermark_offsets(
                 TopicPartition(topic, partition), timeout=seconds
             )
             for partition in metadata.partitions
         }
 
-    with _use_consumer(world, consumer) as client, translate_errors(world):
+    with borrow_consumer(world) as consumer, translate_errors(world):
         try:
             return call_with_deadline(fetch)
         except KafkaException as e:
@@ -257,23 +244,21 @@ def watermark_offsets(
     )
 
 
-def end_offsets(world: World, topic: str, consumer: Optional[Consumer] = None) -> dict[int, int]:
+def end_offsets(world: World, topic: str) -> dict[int, int]:
     """Return {partition: end offset} of a topic.
 
-    `read(start_offsets=…)` reads later messages from these offsets. Raises as `watermark_offsets`, which takes
-    the same arguments.
+    `read(start_offsets=…)` reads later messages from these offsets. Raises as `watermark_offsets`.
     """
-    watermarks = watermark_offsets(world, topic, consumer)
-    return {partition: end for partition, (_, end) in watermarks.items()}
+    return {partition: end for partition, (_, end) in watermark_offsets(world, topic).items()}
 
 
-def offset_span(world: World, topic: str, consumer: Optional[Consumer] = None) -> int:
+def offset_span(world: World, topic: str) -> int:
     """Return the number of offsets in a topic: end minus beginning, summed over its partitions.
 
     The result is the number of messages, unless the topic is compacted or has transactions. Raises
-    as `watermark_offsets`, which takes the same arguments.
+    as `watermark_offsets`.
     """
-    return sum(high - low for low, high in watermark_offsets(world, topic, consumer).values())
+    return sum(high - low for low, high in watermark_offsets(world, topic).values())
 
 
 def all_end_offsets(
@@ -291,27 +276,18 @@ def all_end_offsets(
     Raises:
         StackError: Kafka does not respond.
     """
-    admin = AdminClient(settings(world))
-    with translate_errors(world):
-        chosen = [*filter(is_chosen, admin.list_topics(timeout=ATTEMPT_SECONDS).topics)]
-    with contextlib.closing(open_consumer(world)) as consumer:
-        return {
-            name: (topic_id(world, name, admin), end_offsets(world, name, consumer))
-            for name in chosen
-        }
+    with borrow_consumer(world) as consumer, translate_errors(world):
+        chosen = [*filter(is_chosen, consumer.list_topics(timeout=ATTEMPT_SECONDS).topics)]
+    return {name: (topic_id(world, name), end_offsets(world, name)) for name in chosen}
 
 
-def topic_id(world: World, name: str, admin: Optional[AdminClient] = None) -> str:
-    """Return Kafka's id of an existing topic. A topic that is deleted and recreated has a new id.
-
-    Args:
-        world: the environment profile.
-        name: name of the topic.
-        admin: an existing client; by default a new one is created.
-    """
-    client = admin or AdminClient(settings(world))
+def topic_id(world: World, name: str) -> str:
+    """Return Kafka's id of an existing topic. A topic that is deleted and recreated has a new id."""
+    admin: AdminClient = world.state.get(
+        "admin client of topic ids", lambda: AdminClient(settings(world))
+    )
     with translate_errors(world, f"topic {name!r} at {world.kafka.bootstrap}"):
-        futures = client.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_SECONDS)
+        futures = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_SECONDS)
         return str(await_result(futures[name]).topic_id)
 
 
@@ -332,20 +308,20 @@ def wait_for_messages(
         WorkbenchError: `timeout` is over, or the connector failed.
     """
 
-    def reached() -> tuple[int]:
-        span = offset_span(world, topic, consumer)
+    def has_arrived() -> bool:
+        span = offset_span(world, topic)
         if span < n:
             raise WorkbenchError(f"the topic has {span}")
-        return (span,)  # a tuple is true also for a span of 0
+        return True
 
-    with contextlib.closing(open_consumer(world)) as consumer:
-        return wait_until(
-            reached,
-            f"{n} messages in topic {topic!r}",
-            timeout=60 + n / MESSAGES_PER_S if timeout is None else timeout,
-            failure_reason=lambda: connect.failure(world, connector) if connector else None,
-            hint="look at connect.status and the worker's log",
-        )[0]
+    wait_until(
+        has_arrived,
+        f"{n} messages in topic {topic!r}",
+        timeout=60 + n / MESSAGES_PER_S if timeout is None else timeout,
+        failure_reason=lambda: connect.failure(world, connector) if connector else None,
+        hint="look at connect.status and the worker's log",
+    )
+    return offset_span(world, topic)
 
 
 def open_consumer(world: World) -> Consumer:
@@ -368,24 +344,34 @@ def open_consumer(world: World) -> Consumer:
 
 
 @contextlib.contextmanager
-def _use_consumer(world: World, consumer: Optional[Consumer]) -> Iterator[Consumer]:
-    """Yield an existing consumer, without partitions at the end; or a new one, closed at the end."""
-    client = consumer or open_consumer(world)
+def borrow_consumer(world: World) -> Iterator[Consumer]:
+    """Yield a consumer that no other thread uses now, without partitions.
+
+    A new one takes 50 ms to connect, so the state of the world keeps it; not after an error.
+    """
+    idle: deque[Consumer] = world.state.get("idle consumers", deque)
     try:
-        yield client
-    finally:
-        client.unassign() if consumer else client.close()
+        consumer = idle.pop()
+    except IndexError:
+        consumer = open_consumer(world)
+    try:
+        yield consumer
+        consumer.unassign()
+    except BaseException:
+        consumer.close()
+        raise
+    idle.append(consumer)
 
 
 def wait_for_message(
-    consumer: Consumer, start: dict[tuple[str, int], int], stop: threading.Event, timeout: float
+    world: World, start: dict[tuple[str, int], int], stop: threading.Event, timeout: float
 ) -> set[Optional[str]]:
     """Wait until a partition has a message, `stop` is set, or the time is over.
 
     A message is noticed within milliseconds: the broker answers a fetch request when one arrives.
 
     Args:
-        consumer: see `open_consumer`. It has no partitions afterwards.
+        world: the environment profile.
         start: {(topic, partition): offset of the next message}.
         stop: checked every STOP_CHECK_SECONDS.
         timeout: in seconds.
@@ -394,8 +380,8 @@ def wait_for_message(
         Topics that have a message. After an error of Kafka all topics: the next request for one meets it.
     """
     deadline = time.monotonic() + timeout
-    consumer.assign([TopicPartition(*partition, offset) for partition, offset in start.items()])
-    try:
+    with borrow_consumer(world) as consumer:
+        consumer.assign([TopicPartition(*partition, offset) for partition, offset in start.items()])
         while not stop.is_set() and time.monotonic() < deadline:
             messages = consumer.consume(1, STOP_CHECK_SECONDS)
             if not messages:
@@ -406,17 +392,11 @@ def wait_for_message(
                 stop.wait(STOP_CHECK_SECONDS)  # it may be repeated at once
                 return {topic for topic, _ in start}
             return {message.topic() for message in messages}
-    finally:
-        consumer.unassign()
     return set()
 
 
 def consume(
-    world: World,
-    topic: str,
-    start: dict[int, int],
-    stop: dict[int, int],
-    consumer: Optional[Consumer] = None,
+    world: World, topic: str, start: dict[int, int], stop: dict[int, int]
 ) -> Generator[Message, None, None]:
     """Yield the messages of a topic from offset `start` up to, not including, offset `stop`.
 
@@ -427,23 +407,21 @@ def consume(
         topic: name of the topic.
         start: {partition: offset}.
         stop: {partition: offset}, of the same partitions.
-        consumer: an existing one (see `open_consumer`); by default a new one is opened.
 
     Raises:
         StackError: Kafka does not respond, or sends no message for TIMEOUT_SECONDS.
     """
     positions = {p: offset for p, offset in start.items() if offset < stop[p]}
     last_message_at = time.monotonic()
-    with _use_consumer(world, consumer) as client, translate_errors(world):
-        client.assign([TopicPartition(topic, *position) for position in positions.items()])
+    with borrow_consumer(world) as consumer, translate_errors(world):
+        consumer.assign([TopicPartition(topic, *position) for position in positions.items()])
         while positions:
             missing = sum(stop[p] - offset for p, offset in positions.items())
             # returns when it has as many messages as requested, or after the timeout
-            batch: list[Message] = client.consume(min(5000, missing), 0.05)
+            batch: list[Message] = consumer.consume(min(5000, missing), 0.05)
             for message in batch:
                 if message.error():
                     raise KafkaException(message.error())
-                positions[message.partition()] = message.offset() + 1
                 if message.offset() < stop[message.partition()]:
                     yield message
             if batch:
@@ -455,55 +433,45 @@ def consume(
                     f"topic {topic!r}, offsets {positions}",
                     "run `workbench status`; nothing is lost, read the topic again",
                 )
-            else:
-                # The marker at the end of a transaction has an offset, but is not a message. The
-                # position of the consumer is after the marker.
-                for p in client.position([TopicPartition(topic, p) for p in positions]):
-                    positions[p.partition] = max(positions[p.partition], p.offset)
+            # also after the marker at the end of a transaction, which has an offset, but is not a message
+            for p in consumer.position([TopicPartition(topic, p) for p in positions]):
+                positions[p.partition] = max(positions[p.partition], p.offset)
             positions = {p: offset for p, offset in positions.items() if offset < stop[p]}
 
 
 def read_all(
-    world: World, topic: str, *, start_offsets: Optional[dict[int, int]] = None
-) -> list[Message]:
-    """Return the messages that the topic holds now, ordered by partition and offset.
-
-    The result has confluent_kafka.Message objects, with headers. See `read` for the parameters and
-    errors.
-    """
-    messages = _consume_available(world, topic, start_offsets)
-    return sorted(messages, key=lambda message: (message.partition(), message.offset()))
-
-
-def _consume_available(
-    world: World, topic: str, start_offsets: Optional[dict[int, int]]
-) -> Generator[Message, None, None]:
-    """Return the messages that the topic holds now, from `start_offsets` on."""
-    first = start_offsets or {}
-    with contextlib.closing(open_consumer(world)) as consumer:
-        watermarks = watermark_offsets(world, topic, consumer)
-        start = {p: max(first.get(p, 0), low) for p, (low, _) in watermarks.items()}
-        stop = {p: high for p, (_, high) in watermarks.items()}
-        yield from consume(world, topic, start, stop, consumer)
-
-
-def read(
     world: World,
     topic: str,
     limit: Optional[int] = None,
     *,
     start_offsets: Optional[dict[int, int]] = None,
     key_filter: Optional[Callable[[Optional[bytes]], bool]] = None,
-) -> pd.DataFrame:
+) -> list[Message]:
+    """Return the messages that the topic holds now, ordered by partition and offset.
+
+    The result has confluent_kafka.Message objects, with headers. See `read` for the parameters and
+    errors.
+    """
+    first = start_offsets or {}
+    watermarks = watermark_offsets(world, topic)
+    start = {p: max(first.get(p, 0), low) for p, (low, _) in watermarks.items()}
+    stop = {p: high for p, (_, high) in watermarks.items()}
+    with contextlib.closing(consume(world, topic, start, stop)) as messages:
+        selected = (m for m in messages if key_filter is None or key_filter(m.key()))
+        found = [*itertools.islice(selected, limit)]
+    return sorted(found, key=lambda message: (message.partition(), message.offset()))
+
+
+def read(world: World, topic: str, limit: Optional[int] = None, **options: Any) -> pd.DataFrame:
     """Return the messages that the topic holds now, ordered by partition and offset.
 
     Args:
         world: the environment profile.
         topic: name of the topic.
         limit: maximum number of messages to read; by default all.
-        start_offsets: {partition: first offset to read}, such as an earlier result of
-            `end_offsets`. By default reading starts at the first available message.
-        key_filter: takes a key, and returns whether to read the message.
+        options: `start_offsets`, {partition: first offset to read}, such as an earlier result of
+            `end_offsets`: by default reading starts at the first available message. And
+            `key_filter`, which takes a key, and returns whether to read the message.
 
     Returns:
         Columns topic, partition, offset, timestamp (UTC), key, value. Key and value are text; bytes
@@ -513,21 +481,19 @@ def read(
     Raises:
         WorkbenchError: there is no such topic.
     """
-    with contextlib.closing(_consume_available(world, topic, start_offsets)) as messages:
-        selected = (m for m in messages if key_filter is None or key_filter(m.key()))
-        rows = [
-            (
-                topic,
-                m.partition(),
-                m.offset(),
-                m.timestamp()[1],
-                *map(_decode_text, (m.key(), m.value())),
-            )
-            for m in itertools.islice(selected, limit)
-        ]
+    rows = [
+        (
+            topic,
+            m.partition(),
+            m.offset(),
+            m.timestamp()[1],
+            *map(_decode_text, (m.key(), m.value())),
+        )
+        for m in read_all(world, topic, limit, **options)
+    ]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     frame["timestamp"] = pd.to_datetime(frame["timestamp"], unit="ms", utc=True)
-    return frame.sort_values(["partition", "offset"], ignore_index=True)
+    return frame
 
 
 def _decode_text(raw: Optional[bytes]) -> Union[str, bytes, None]:
@@ -594,15 +560,13 @@ def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
     Raises:
         WorkbenchError: Kafka does not create the topic, or is down.
     """
-    admin = AdminClient(settings(world))
-    if name not in names(world, admin):
-        topic = NewTopic(name, partitions, config=config)
-        futures = admin.create_topics([topic], request_timeout=TIMEOUT_SECONDS)
-        _await_result_of(world, name, futures[name], "created")
-        # the controller has it before the brokers, which clients ask
-        wait_until(
-            lambda: name in names(world, admin), f"topic {name!r} to be known", interval=0.02
-        )
+    if name in names(world):
+        return
+    new = [NewTopic(name, partitions, config=config)]
+    created = AdminClient(settings(world)).create_topics(new, request_timeout=TIMEOUT_SECONDS)
+    _await_results(world, created, "created")
+    # the controller has it before the brokers, which clients ask
+    wait_until(lambda: name in names(world), f"topic {name!r} to be known", interval=0.02)
 
 
 def delete(world: World, *topics: str) -> None:
@@ -613,27 +577,27 @@ def delete(world: World, *topics: str) -> None:
     """
     if not topics:
         return
-    admin = AdminClient(settings(world))  # one connection for all requests
-    names(world, admin)  # raises StackError if Kafka does not respond
+    names(world)  # raises StackError if Kafka does not respond
     # all names, not only the listed ones: the controller may know a new topic before the broker does
-    futures = admin.delete_topics(list(topics), request_timeout=TIMEOUT_SECONDS)
-    for topic, future in futures.items():
-        _await_result_of(world, topic, future, "deleted", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
+    admin = AdminClient(settings(world))
+    deleted = admin.delete_topics([*topics], request_timeout=TIMEOUT_SECONDS)
+    _await_results(world, deleted, "deleted", ignore=KafkaError.UNKNOWN_TOPIC_OR_PART)
     wait_until(
-        lambda: not {*topics} & {*names(world, admin)},
+        lambda: not {*topics} & {*names(world)},
         f"topics {topics} to be gone",
         timeout=30,
     )
 
 
-def _await_result_of(
-    world: World, topic: str, future: "Future[None]", action: str, ignore: Optional[int] = None
+def _await_results(
+    world: World, futures: "dict[str, Future[None]]", action: str, ignore: Optional[int] = None
 ) -> None:
-    try:
-        await_result(future)
-    except KafkaException as e:
-        if error_code(e) != ignore:
-            raise WorkbenchError(
-                f"topic {topic!r} was not {action}: {e.args[0].str()}",
-                location=world.kafka.bootstrap,
-            ) from e
+    for topic, future in futures.items():
+        try:
+            await_result(future)
+        except KafkaException as e:
+            if error_code(e) != ignore:
+                raise WorkbenchError(
+                    f"topic {topic!r} was not {action}: {e.args[0].str()}",
+                    location=world.kafka.bootstrap,
+                ) from e
