@@ -1,7 +1,6 @@
 """The command line: exit codes, errors as text, questions, and no slow imports."""
 
 import importlib
-import os
 import re
 import subprocess
 import sys
@@ -215,20 +214,6 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     # a page that JupyterLab exports folds the code of folded cells
     (template,) = [one for one in seen["argv"] if one.startswith("--HTMLExporter.template_file=")]
     assert "source_hidden" in Path(template.partition("=")[2]).read_text()
-
-
-@pytest.mark.parametrize("options, level", [(["-v"], "info"), ([], None)])
-def test_a_verbose_run_logs_in_kernels_and_jobs(monkeypatch, options, level):
-    monkeypatch.delenv("WORKBENCH_LOG", raising=False)
-    result = SimpleNamespace(status="passed", report="runs/report.html", exit_code=0)
-    levels = []
-
-    def run(*given, **options):
-        levels.append(os.environ.get("WORKBENCH_LOG"))
-        return result
-
-    module(monkeypatch, "run.runner", run=run)
-    assert call("run", "10_outbox", *options).exit_code == 0 and levels == [level]
 
 
 def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys):

@@ -3,12 +3,11 @@
 Nothing else in the library changes `os.environ`. `params.activate` calls this module.
 """
 
-import contextlib
 import os
 import re
 import threading
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 # {variable: value}; None: the variable must not be set
 Variables = dict[str, Optional[str]]
@@ -88,14 +87,3 @@ def _set(name: str, value: Optional[str]) -> bool:
     else:
         os.environ[name] = value
     return True
-
-
-@contextlib.contextmanager
-def replaced(name: str, value: str) -> Iterator[None]:
-    """Set a variable in this block, for this process and its children."""
-    previous = os.environ.get(name)
-    _set(name, value)
-    try:
-        yield
-    finally:
-        _set(name, previous)

@@ -12,7 +12,6 @@ differ from params/local.yaml. Values may contain references.
   ${secret:NAME}  a secret, resolved only when `.reveal()` is called (see secrets.py).
 """
 
-import html
 import os
 import re
 from functools import cache, partial
@@ -146,14 +145,6 @@ class World(Sections):
         """Whether the lake is on an S3 endpoint that the embedded stack starts."""
         return self.stack.embedded and bool(LOOPBACK_ADDRESS.fullmatch(self.lake.endpoint))
 
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td><code>{key}</code></td><td><code>{html.escape(value)}</code></td></tr>"
-            for key, value in flatten(self)
-        )
-        title = f"world <b>{html.escape(self.name)}</b>: {html.escape(self.description)}"
-        return f"<details><summary>{title}</summary><table>{rows}</table></details>"
-
 
 def flatten(section: Union[ConfigModel, dict[str, Any]], prefix: str = "") -> list[tuple[str, str]]:
     """Return the values of a world by key path, without defaults.
@@ -258,8 +249,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
     file, raw = paths.display_path(path), _read_params(path)
-    # an instance keeps the port base that it was created with
-    port_base = os.environ.get("WORKBENCH_PORT_BASE") or paths.stored_port_base()
+    # an instance keeps the port base that it was created with; the variable is for a new one
+    port_base = paths.stored_port_base() or os.environ.get("WORKBENCH_PORT_BASE")
     if port_base and _section(raw, "stack"):
         raw["stack"] = {**raw["stack"], "port_base": port_base}
     try:
@@ -320,7 +311,7 @@ def _validate_embedded(world: World, file: str) -> None:
 
     Raises:
         ParamsError: an address on another machine, or one without the protection that the embedded
-            service requires; or Spark cannot work in the folder of the checkout.
+            service requires.
     """
     for key, (pattern, expected) in EMBEDDED_VALUES.items():
         section, _, name = key.partition(".")
@@ -333,14 +324,6 @@ def _validate_embedded(world: World, file: str) -> None:
                 expected=f"{expected}; nothing was started or stopped",
                 hint=OWN_SERVERS_HINT,
             )
-    if not paths.is_shell_safe(paths.SAFE_ROOT):
-        raise ParamsError(
-            "Spark and Hudi cannot work in this folder, and no link to it could be created",
-            location=str(paths.ROOT),
-            expected="a path of letters, digits and _ . / - only, or a folder "
-            f"{paths.USER_RUNTIME_DIR} that only this user can enter (mode 0700)",
-            hint="move the checkout to such a path",
-        )
 
 
 def _resolve(raw: dict[str, Any], file: str) -> dict[str, Any]:

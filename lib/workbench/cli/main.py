@@ -3,7 +3,6 @@
 Modules that are slow to import are imported when their command runs.
 """
 
-import contextlib
 import os
 import shutil
 import sys
@@ -17,7 +16,6 @@ from ..base import (
     LakeError,
     ParamsError,
     WorkbenchError,
-    environment,
     logs,
     params,
     paths,
@@ -168,13 +166,11 @@ def run(
         "--on",
         help="Where the notebooks run: here, or emr-notebook (on the deployment's cluster).",
     ),
-    verbose: bool = typer.Option(
-        False, "--verbose", "-v", help="Log a line for each batch that the notebooks process."
-    ),
 ) -> None:
     """Run notebooks headless and write a report. The exit code is not 0 if anything failed.
 
-    The default is all notebooks. The storefront notebooks need an embedded world.
+    The default is all notebooks. The storefront notebooks need an embedded world. With the variable
+    WORKBENCH_LOG=info a line is logged for each batch that the notebooks process.
     """
     from ..run import runner
 
@@ -184,12 +180,9 @@ def run(
         local = {each.name for each in tracks.ALL if each.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
-    # kernels and their child processes inherit the variable
-    log = environment.replaced("WORKBENCH_LOG", "info") if verbose else contextlib.nullcontext()
-    with log:
-        result = runner.run(
-            targets or (), world, values, resume=resume, timeout=timeout, executor=executor
-        )
+    result = runner.run(
+        targets or (), world, values, resume=resume, timeout=timeout, executor=executor
+    )
     raise _report_run(result)
 
 

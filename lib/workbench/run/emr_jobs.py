@@ -41,15 +41,15 @@ def run(
     Raises:
         StackError: the job failed, AWS rejected a request, or nothing was published.
     """
-    ids = _start(world, arguments, continuous)
-    name = f"job {ids['jobRunId']} on EMR Serverless"
-    log = f"{_log_folder(world)}applications/{ids['applicationId']}/jobs/{ids['jobRunId']}/SPARK_DRIVER/"
+    application, job_id = world.spark.url, _start(world, arguments, continuous)
+    name = f"job {job_id} on EMR Serverless"
+    log = f"{_log_folder(world)}applications/{application}/jobs/{job_id}/SPARK_DRIVER/"
     progress(f"{name} is started; its log: {log} (delayed by some minutes)")
     job: dict[str, Any] = {"state": "unknown"}
 
     def is_over() -> bool:
         previous_state = job["state"]
-        job.update(_call(world, "get_job_run", **ids)["jobRun"])
+        job.update(emr.call(world, "get_job_run", jobRunId=job_id)["jobRun"])
         if job["state"] != previous_state:
             progress(f"{name}: {job['state']}")
         return job["state"] in FINAL_STATES
@@ -61,12 +61,12 @@ def run(
             if job["state"] not in FINAL_STATES:
                 progress(f"{name} is stopped …")
                 grace = {"shutdownGracePeriodInSeconds": GRACE_SECONDS}
-                _call(world, "cancel_job_run", **ids, **grace)
+                emr.call(world, "cancel_job_run", jobRunId=job_id, **grace)
                 wait(is_over)
         except StackError:
             progress(
                 f"{name} was left in state {job['state']}; to end it: aws emr-serverless cancel-job-run "
-                f"--application-id {ids['applicationId']} --job-run-id {ids['jobRunId']} --region {world.region}"
+                f"--application-id {application} --job-run-id {job_id} --region {world.region}"
             )
             raise
     if stop_event.is_set() and job["state"] == "CANCELLED":
@@ -80,14 +80,13 @@ def run(
     return 0
 
 
-def _start(world: World, arguments: Sequence[str], continuous: bool) -> dict[str, str]:
-    """Start a job, and return the parameters that identify it.
+def _start(world: World, arguments: Sequence[str], continuous: bool) -> str:
+    """Start a job, and return its id.
 
     Raises:
         StackError: the job script, which is uploaded last, is not in the bucket; or AWS rejects the job.
     """
     deployment, root = world.stack.deployment, world.lake.root
-    application = aws.parameter(world.region, deployment, "spark/application")
     role = aws.parameter(world.region, deployment, "spark/role")
     script = f"{root}/{JOB_SCRIPT}"
     try:
@@ -100,10 +99,9 @@ def _start(world: World, arguments: Sequence[str], continuous: bool) -> dict[str
             location=script,
             hint=f"deploy/publish.sh --world {world.name}",
         ) from None
-    job_run = _call(
+    job_run = emr.call(
         world,
         "start_job_run",
-        applicationId=application,
         executionRoleArn=role,
         name=re.sub(r"[^A-Za-z0-9./_#-]", "-", "-".join([deployment, *arguments[:2]])),
         mode="STREAMING" if continuous else "BATCH",
@@ -124,11 +122,7 @@ def _start(world: World, arguments: Sequence[str], continuous: bool) -> dict[str
             },
         },
     )
-    return {"applicationId": application, "jobRunId": job_run["jobRunId"]}
-
-
-def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
-    return aws.call(world.region, "emr-serverless", operation, **params)
+    return str(job_run["jobRunId"])
 
 
 def _log_folder(world: World) -> str:

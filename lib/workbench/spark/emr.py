@@ -29,7 +29,8 @@ READY_STATES = ("STARTED", "IDLE", "BUSY")
 ALIVE_STATES = ("SUBMITTED", "STARTING", *READY_STATES)
 
 
-def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
+def call(world: World, operation: str, **params: Any) -> dict[str, Any]:
+    """Call an operation of EMR Serverless on the application of a world (see `aws.call`)."""
     return aws.call(
         world.region, "emr-serverless", operation, applicationId=world.spark.url, **params
     )
@@ -95,7 +96,7 @@ def open_channel(
         return Channel(world, session_id, options)
     except BaseException:  # also Ctrl-C; else it would cost money until its idle timeout
         with contextlib.suppress(StackError):
-            _call(world, "terminate_session", sessionId=session_id)
+            call(world, "terminate_session", sessionId=session_id)
         raise
 
 
@@ -116,7 +117,7 @@ def live_sessions(world: World) -> list[dict[str, Any]]:
 def _start_session(world: World, progress: Callable[[str], None]) -> str:
     progress("starting a Spark session on EMR Serverless: a minute or two …")
     conf = {"classification": "spark-defaults", "properties": serverless_conf(world)}
-    response = _call(
+    response = call(
         world,
         "start_session",
         executionRoleArn=aws.parameter(world.region, world.stack.deployment, "spark/role"),
@@ -133,7 +134,7 @@ def _describe_state(session: dict[str, Any]) -> str:
 
 
 def _get_session(world: World, session_id: str) -> dict[str, Any]:
-    return dict(_call(world, "get_session", sessionId=session_id)["session"])
+    return dict(call(world, "get_session", sessionId=session_id)["session"])
 
 
 def _wait_until_ready(world: World, session_id: str) -> None:
@@ -158,7 +159,7 @@ def terminate_sessions(world: World) -> int:
     for session in sessions:
         # it may have ended meanwhile
         with aws.ignore_error_codes("ResourceNotFound|^ValidationException$"):
-            _call(world, "terminate_session", sessionId=session["sessionId"])
+            call(world, "terminate_session", sessionId=session["sessionId"])
     return len(sessions)
 
 
@@ -181,7 +182,7 @@ class Channel(ChannelBuilder):
 
     def _renew_token(self) -> str:
         """Request a token, and return the session's endpoint."""
-        response = _call(self.world, "get_session_endpoint", sessionId=self.session)
+        response = call(self.world, "get_session_endpoint", sessionId=self.session)
         self._auth_token = response["authToken"]
         self._token_expires_at = response["authTokenExpiresAt"]
         return str(response["endpoint"])
