@@ -105,7 +105,6 @@ def test_a_schema_registry_of_ones_own_has_all_functions(monkeypatch):
 INCOMPLETE = """
 import pandas
 from typing import Any
-from workbench.connect.cluster import Connect
 from workbench.query.engines import QueryEngine
 from workbench.topic.registry import SchemaRegistry
 
@@ -121,13 +120,9 @@ class Registry:
     location = "memory"
     def names(self) -> list[str]: return []
 
-class OwnConnect(Connect):
-    location = "memory"
-
 right: QueryEngine = RightEngine()
 engine: QueryEngine = WrongEngine()
 registry: SchemaRegistry = Registry()
-connect: Connect = OwnConnect(None)  # type: ignore[arg-type]
 """
 
 
@@ -141,8 +136,7 @@ def test_mypy_refuses_a_backend_without_a_method_or_with_other_parameters(monkey
         ("WrongEngine", "QueryEngine"),
         ("Registry", "SchemaRegistry"),
     ], found + problem
-    assert 'Cannot instantiate abstract class "OwnConnect"' in found
-    assert found.count(" error: ") == len(refused) + 1, found
+    assert found.count(" error: ") == len(refused), found
     assert "def sql(self, text: str, values: dict[str, Any])" in found, "the expected signature"
 
 

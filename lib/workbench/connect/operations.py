@@ -1,13 +1,16 @@
 """The operations of the Connect cluster of a world."""
 
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from ..base import ConnectorError, World, did_you_mean
 from . import validation
-from .cluster import Connect
 from .msk import MskConnect
 from .rest import KafkaConnect
 from .validation import ConnectorStatus
+
+# The requests of a Connect cluster that the operations are made of. mypy checks that both classes
+# have them; a method without a docstring is documented by the function of its name.
+Connect = Union[KafkaConnect, MskConnect]
 
 
 def backend(world: World) -> Connect:

@@ -3,13 +3,12 @@
 import contextlib
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Optional
+from typing import Any, Callable, ClassVar, Optional
 from urllib.parse import quote
 
 from .. import stack
-from ..base import ConnectorError, ParamsError, StackError, http
+from ..base import ConnectorError, ParamsError, StackError, World, http, wait_until
 from . import validation
-from .cluster import Connect
 from .configs import unknown_keys
 from .validation import ConnectorStatus, PartStatus
 
@@ -20,9 +19,17 @@ VALIDATION_SECONDS = (
 
 
 @dataclass(frozen=True)
-class KafkaConnect(Connect):
-    """The Kafka Connect of a world."""
+class KafkaConnect:
+    """The Kafka Connect of a world.
 
+    Attributes:
+        world: the world.
+        install_hint: hint for a missing plugin that the built-in runner does not replace.
+        wait: `wait_until` with the errors of this class.
+    """
+
+    world: World
+    wait: ClassVar[Callable[..., Any]] = staticmethod(partial(wait_until, error=ConnectorError))
     install_hint: ClassVar[str] = (
         "put the plugin's folder of jars into var/plugins and run `workbench up` "
         "(or into the worker's plugin.path)"
@@ -75,6 +82,9 @@ class KafkaConnect(Connect):
             **_part_status(response["connector"]),
             "tasks": [{"id": task["id"], **_part_status(task)} for task in response["tasks"]],
         }
+
+    def failure(self, name: str) -> Optional[str]:
+        return validation.failure_message(name, self.find_status(name))
 
     def offset(self, name: str) -> dict[str, Any]:
         offsets = self.call("GET", f"{_path(name)}/offsets")["offsets"]

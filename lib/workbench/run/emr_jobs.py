@@ -4,9 +4,11 @@ The job runs deploy/jobs/ingest.py. `deploy/publish.sh` uploads this script to t
 archive of the library with its packages, which Spark unpacks.
 """
 
+import json
 import math
 import re
 from functools import partial
+from pathlib import Path
 from typing import Any, Callable, Sequence
 
 from ..base import StackError, World, aws
@@ -14,6 +16,7 @@ from ..base.paths import parse_s3_uri
 from ..base.wait import stop_on_signal
 from ..spark import emr
 
+START_TEMPLATE = Path(__file__).with_name("start_job_run.yaml")
 JOB_SCRIPT = "workbench/jobs/ingest.py"
 GRACE_SECONDS = 120  # between cancellation and kill, for the end of the current batch
 FINAL_STATES = ("SUCCESS", "FAILED", "CANCELLED")
@@ -99,29 +102,20 @@ def _start(world: World, arguments: Sequence[str], continuous: bool) -> str:
             location=script,
             hint=f"deploy/publish.sh --world {world.name}",
         ) from None
-    job_run = emr.call(
-        world,
-        "start_job_run",
-        executionRoleArn=role,
+    request = aws.fill(
+        START_TEMPLATE,
+        world=world,
+        tag=aws.DEPLOYMENT_TAG,
+        role=role,
+        script=script,
         name=re.sub(r"[^A-Za-z0-9./_#-]", "-", "-".join([deployment, *arguments[:2]])),
         mode="STREAMING" if continuous else "BATCH",
-        executionTimeoutMinutes=0 if continuous else 720,
-        tags={aws.DEPLOYMENT_TAG: deployment},
-        jobDriver={
-            "sparkSubmit": {
-                "entryPoint": script,
-                "entryPointArguments": [f"{root}/workbench", *arguments],
-            }
-        },
-        configurationOverrides={
-            "applicationConfiguration": [
-                {"classification": "spark-defaults", "properties": emr.serverless_conf(world)}
-            ],
-            "monitoringConfiguration": {
-                "s3MonitoringConfiguration": {"logUri": _log_folder(world)}
-            },
-        },
+        minutes=0 if continuous else 720,
+        arguments=json.dumps([f"{root}/workbench", *arguments]),
+        settings=json.dumps(emr.serverless_conf(world)),
+        log_folder=_log_folder(world),
     )
+    job_run = emr.call(world, "start_job_run", **request)
     return str(job_run["jobRunId"])
 
 

@@ -11,7 +11,7 @@ import contextlib
 import datetime as dt
 import getpass
 import threading
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable
 from urllib.parse import urlsplit
 
 from pyspark.sql.connect.client import ChannelBuilder
@@ -45,29 +45,6 @@ def serverless_conf(world: World) -> dict[str, str]:
     root = world.lake.root
     archive = load_conf("emr-serverless", root=root, archive=ENVIRONMENT_ARCHIVE)
     return load_conf("emr", root=root, **world.spark.model_dump()) | hudi_conf() | archive
-
-
-@contextlib.contextmanager
-def submitting_to(cluster: str) -> Iterator[None]:
-    """Translate the errors of a notebook that this block submits to a cluster.
-
-    Args:
-        cluster: id of the EMR cluster.
-
-    Raises:
-        StackError: the cluster has ended.
-    """
-    try:
-        yield
-    except StackError as e:
-        if aws.error_code(e) not in ("ValidationException", "InvalidRequestException"):
-            raise
-        raise StackError(
-            f"the cluster accepts no notebook: {e.message}",
-            location=cluster,
-            hint="an idle cluster terminates; create another one: "
-            "`deploy/up.sh emr schedule -p Generation=<one more than last time>`",
-        ) from e
 
 
 def session_name(world: World) -> str:
