@@ -311,15 +311,6 @@ def test_orphans_are_killed_and_the_end_of_each_is_awaited(make, monkeypatch):
     assert not process.kill("web")
 
 
-def test_instances_with_a_living_service_are_told(make):
-    assert pidfiles.running_instances() == set()
-    process.start(make(), WORLD)
-    dead = paths.state_dir().with_name("dead") / "run" / "web.json"
-    dead.parent.mkdir(parents=True)
-    dead.write_text('{"pid": 1, "started_ticks": -5}')
-    assert pidfiles.running_instances() == {paths.instance_name()}
-
-
 def test_a_pid_file_whose_number_somebody_else_has_now_is_not_ours(make):
     stranger = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True

@@ -135,8 +135,6 @@ def test_parameters_cell(project, declares, says):
         ("None", "2026-01-31", "2026-01-31"),
         ("None", "1:30", "1:30"),
         ("None", "no", "no"),
-        ("None", "[2026-01-31, 010]", ["2026-01-31", "010"]),
-        ("['2026-01-01']", "[2026-01-31]", ["2026-01-31"]),
         ("0.5", "1e-3", 0.001),
         ("0.5", "2", 2.0),
         ("1", "1_000", 1000),
@@ -151,22 +149,20 @@ def test_a_parameter_is_what_was_typed(project, default, text, value):
     assert converted == {"day": value} and type(converted["day"]) is type(value)
 
 
-NOT_YAML = ("[", "!!python/name:os.system x", '"\\ud800"', "9" * 5_000)
-OF_ANOTHER_TYPE = ("010", "1:30", "0x1F", "true", "many")
+OF_ANOTHER_TYPE = ("[", "9" * 5_000, "1:30", "0x1F", "true", "many")
 
 
 @pytest.mark.parametrize(
     "default, value",
     [
-        *(("1", value) for value in (*NOT_YAML, *OF_ANOTHER_TYPE)),
-        ("True", "yes"),
-        ("0.5", ".nan"),
+        *(("1", value) for value in OF_ANOTHER_TYPE),
+        ("True", "maybe"),
+        ("0.5", "nan"),
     ],
 )
-def test_a_parameter_of_another_type_or_that_is_not_yaml_is_refused(project, default, value):
+def test_a_parameter_of_another_type_is_refused(project, default, value):
     write(project, "10_outbox/11_a.ipynb", declares=f"world = 'local'\nday = {default}")
-    reason = "not YAML.*" if value in NOT_YAML else ""
-    message = f"(?s)parameter day is .*{reason}of the type of its default, {default}"
+    message = f"(?s)parameter day is .*of the type of its default, {default}"
     with pytest.raises(ParamsError, match=message):
         quietly(["10_outbox"], parameters={"day": value})
     assert not (project / "runs").exists()

@@ -45,6 +45,13 @@ EMBEDDED_VALUES = {
 }
 # {service of the stack: section of a world}, where the names differ
 SECTION_OF_SERVICE = {"mariadb": "mysql", "apicurio": "registry", "s3": "lake"}
+KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+CREDENTIALS_FILE_VARIABLES = (
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CREDENTIAL_PROFILES_FILE",  # version 1 of the Java SDK
+    "AWS_CONFIG_FILE",
+)
 # the sources that a world has without an entry in `sources`; the name of each is its engine, too
 BUILT_IN_SOURCES = ("postgres", "mariadb")
 SECRET_REFERENCE = re.compile(rf"\$\{{secret:({secrets.SECRET_NAME.pattern})\}}")
@@ -70,6 +77,8 @@ class World(Sections):
         Args:
             service: name of the service, as in `workbench status`.
         """
+        if service == "s3":
+            return self.uses_embedded_s3
         name = SECTION_OF_SERVICE.get(service, service.partition("_")[0])
         return self.stack.embedded and getattr(getattr(self, name, None), "managed", True)
 
@@ -301,9 +310,21 @@ def _variables(world: World, user_environment: Mapping[str, str]) -> environment
 
 
 def lake_variables(world: World) -> environment.Variables:
-    """Return the variables with which clients reach the lake (see environment.s3_environment)."""
-    credentials_file = s3_credentials_file() if world.uses_embedded_s3 else None
-    return environment.s3_environment(world.lake.endpoint, world.region, credentials_file)
+    """Return the variables with which clients reach a lake in S3.
+
+    They are read by boto3, pyarrow, the Java SDKs and hudi-rs. For an embedded endpoint they name the
+    file with its key, and the variables of the user's own keys are removed.
+    """
+    variables: environment.Variables = {}
+    if world.region or world.lake.endpoint:
+        variables["AWS_REGION"] = world.region or "us-east-1"
+    if world.lake.endpoint:
+        variables |= {"AWS_ENDPOINT_URL_S3": world.lake.endpoint, "AWS_ALLOW_HTTP": "true"}
+    if world.uses_embedded_s3:
+        variables |= dict.fromkeys(KEY_VARIABLES)
+        variables |= dict.fromkeys(PROFILE_VARIABLES, "default")
+        variables |= dict.fromkeys(CREDENTIALS_FILE_VARIABLES, str(s3_credentials_file()))
+    return variables
 
 
 def _validate_embedded(world: World, file: str) -> None:

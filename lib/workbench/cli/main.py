@@ -19,7 +19,6 @@ from ..base import (
     logs,
     params,
     paths,
-    pidfiles,
     secrets,
 )
 from ..base.terminal import echo
@@ -227,10 +226,10 @@ def doctor(world: str = WORLD) -> None:
 
 @app.command()
 def down(yes: bool = YES) -> None:
-    """Stop all services of this instance (WORKBENCH_INSTANCE), and list other running instances.
+    """Stop all services of this instance (WORKBENCH_INSTANCE).
 
-    The command also lists the replication slots that stay on servers of your own. It asks for confirmation
-    if notebooks are running.
+    The command lists the replication slots that stay on servers of your own. It asks for confirmation if
+    notebooks are running.
     """
     _confirm_stopping_run(run_record.running_pids(), yes)
     if not stack.down(echo):
@@ -240,8 +239,6 @@ def down(yes: bool = YES) -> None:
 
         for line in own.describe_slots():
             echo(line)
-    for name in sorted(pidfiles.running_instances() - {paths.instance_name()}):
-        echo(f"services of instance {name} still run: WORKBENCH_INSTANCE={name} workbench down")
 
 
 @app.command()
@@ -350,11 +347,11 @@ def _print_status(rows: list[process.Status]) -> None:
     echo(template.format("service", "state", "port", "pid", "since", "memory", "log"), "bold")
     for row in rows:
         color = COLORS.get(row.state, "red")
-        since = f"{row.seconds:.0f} s" if row.seconds is not None else ""
-        memory = f"{row.memory_mb:,.0f} MB" if row.memory_mb is not None else ""
+        since = f"{row.seconds:.0f} s" if row.pid else ""
+        memory = f"{row.memory_mb:,.0f} MB" if row.pid else ""
         log = row.log and paths.display_path(Path(row.log))
         cells = row.name, row.state, row.port or "", row.pid or "", since, memory, log
         echo(template.format(*cells), color)
         if row.detail and row.state != "up":
             echo(f"    {row.detail}", color)
-    echo(f"{sum(row.memory_mb or 0 for row in rows):,.0f} MB in total")
+    echo(f"{sum(row.memory_mb for row in rows):,.0f} MB in total")

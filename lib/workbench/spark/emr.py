@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pyspark.sql.connect.client import ChannelBuilder
 
 from ..base import StackError, World, aws, paths
-from .settings import hudi_conf, load_conf
+from .settings import load_conf
 
 # Below the lake's root: the library with its packages (see run.publish).
 ENVIRONMENT_ARCHIVE = "workbench/environment.tar.gz"
@@ -44,7 +44,7 @@ def serverless_conf(world: World) -> dict[str, str]:
     """
     root = world.lake.root
     archive = load_conf("emr-serverless", root=root, archive=ENVIRONMENT_ARCHIVE)
-    return load_conf("emr", root=root, **world.spark.model_dump()) | hudi_conf() | archive
+    return load_conf("emr", root=root, **world.spark.model_dump()) | load_conf("hudi") | archive
 
 
 def session_name(world: World) -> str:

@@ -60,7 +60,7 @@ def server_conf(spark: Spark, tables: str, endpoint: str = "", region: str = "")
         f"-Dderby.system.home={state_dir() / 'data'}",
         *services.java_logging_options("spark", "warn"),
     ]
-    conf = settings.hudi_conf() | settings.load_conf("spark-defaults")
+    conf = settings.load_conf("hudi") | settings.load_conf("spark-defaults")
     conf |= settings.load_conf(
         "server",
         class_path=class_path_text,

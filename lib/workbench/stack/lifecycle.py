@@ -15,7 +15,7 @@ from ..base.wait import file_lock
 from . import artifacts, cds, process, remote, services
 from .artifacts import Progress
 from .process import Status
-from .services import get_service, has_service, with_dependencies
+from .services import get_service, with_dependencies
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     cds.create_base_archive()
     started_at = time.monotonic()
     names = _with_on_demand(world, names)
-    outdated = _outdated(world, names)
+    outdated = [name for name in names if process.is_outdated(get_service(name), world)]
     own_ports = {port for name in outdated for port in pidfiles.read(name)["ports"]}
     for name in outdated:  # none is stopped that could not start again
         process.require_free_ports(get_service(name), world, own_ports)
@@ -103,10 +103,6 @@ def _with_on_demand(world: World, names: list[str]) -> list[str]:
     return with_dependencies(world, [*names, *used]) if "connect" in names else names
 
 
-def _outdated(world: World, names: list[str]) -> list[str]:
-    return [name for name in names if process.is_outdated(get_service(name), world)]
-
-
 def ensure_running(world: World, *names: str) -> None:
     """Start those of these services that are not ready for this world.
 
@@ -126,11 +122,13 @@ def ensure_running(world: World, *names: str) -> None:
     secrets.validate_environment(services.SECRETS)
     selected = with_dependencies(world, names)
     world = world.base
-    outdated = _outdated(world, selected)
-    for name in outdated:
-        print(f"{name} runs with other settings than those of world '{world.name}': restarting it")
-    ready = _run_parallel(lambda name: process.is_ready(get_service(name), world), selected)
-    to_start = [n for n, is_ready in zip(selected, ready) if n in outdated or not is_ready]
+    found = _run_parallel(lambda name: process.status(get_service(name), world), selected)
+    for row in found:
+        if row.state == "outdated":
+            print(
+                f"{row.name} runs with other settings than those of world '{world.name}': restarting it"
+            )
+    to_start = [row.name for row in found if row.state != "up"]
     if to_start:
         up(world, to_start)
 
@@ -184,11 +182,7 @@ def status(world: World) -> list[Status]:
     world = world.base
     external = [name for name in remote.service_names(world) if not world.manages(name)]
     own = [*services.DEFAULT_SERVICES, *services.ON_DEMAND_SERVICES, *pidfiles.names()]
-    own = [
-        name
-        for name in dict.fromkeys(own)
-        if name in services.SERVICES and has_service(world, name)
-    ]
+    own = [name for name in dict.fromkeys(own) if name in services.SERVICES and world.manages(name)]
     return [
         *_run_parallel(lambda name: process.status(get_service(name), world), own),
         *_run_parallel(lambda name: remote.probe(world, name), external),

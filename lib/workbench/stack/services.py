@@ -394,16 +394,11 @@ def get_service(name: str) -> Service:
     return SERVICES[name]
 
 
-def has_service(world: World, name: str) -> bool:
-    """Return whether the embedded stack of a world starts and stops a service."""
-    return world.manages(name) and (name != "s3" or world.uses_embedded_s3)
-
-
 def with_dependencies(world: World, names: Sequence[str]) -> list[str]:
     """Return those of these services that the world has, each after the services that it needs."""
     ordered: dict[str, None] = {}
     for name in names:
         service = get_service(name)
-        if has_service(world, name):
+        if world.manages(name):
             ordered.update(dict.fromkeys([*with_dependencies(world, service.depends_on), name]))
     return list(ordered)
