@@ -45,6 +45,8 @@ def run(
         StackError: the job failed, AWS rejected a request, or nothing was published.
     """
     application, job_id = world.spark.url, _start(world, arguments, continuous)
+    call = partial(aws.call, world.region, "emr-serverless")
+    ids = {"applicationId": application, "jobRunId": job_id}
     name = f"job {job_id} on EMR Serverless"
     log = f"{_log_folder(world)}applications/{application}/jobs/{job_id}/SPARK_DRIVER/"
     progress(f"{name} is started; its log: {log} (delayed by some minutes)")
@@ -52,7 +54,7 @@ def run(
 
     def is_over() -> bool:
         previous_state = job["state"]
-        job.update(emr.call(world, "get_job_run", jobRunId=job_id)["jobRun"])
+        job.update(call("get_job_run", **ids)["jobRun"])
         if job["state"] != previous_state:
             progress(f"{name}: {job['state']}")
         return job["state"] in FINAL_STATES
@@ -64,7 +66,7 @@ def run(
             if job["state"] not in FINAL_STATES:
                 progress(f"{name} is stopped …")
                 grace = {"shutdownGracePeriodInSeconds": GRACE_SECONDS}
-                emr.call(world, "cancel_job_run", jobRunId=job_id, **grace)
+                call("cancel_job_run", **ids, **grace)
                 wait(is_over)
         except StackError:
             progress(
@@ -115,7 +117,7 @@ def _start(world: World, arguments: Sequence[str], continuous: bool) -> str:
         settings=json.dumps(emr.serverless_conf(world)),
         log_folder=_log_folder(world),
     )
-    job_run = emr.call(world, "start_job_run", **request)
+    job_run = aws.call(world.region, "emr-serverless", "start_job_run", **request)
     return str(job_run["jobRunId"])
 
 

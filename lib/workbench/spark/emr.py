@@ -29,8 +29,7 @@ READY_STATES = ("STARTED", "IDLE", "BUSY")
 ALIVE_STATES = ("SUBMITTED", "STARTING", *READY_STATES)
 
 
-def call(world: World, operation: str, **params: Any) -> dict[str, Any]:
-    """Call an operation of EMR Serverless on the application of a world (see `aws.call`)."""
+def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
     return aws.call(
         world.region, "emr-serverless", operation, applicationId=world.spark.url, **params
     )
@@ -73,7 +72,7 @@ def open_channel(
         return Channel(world, session_id, options)
     except BaseException:  # also Ctrl-C; else it would cost money until its idle timeout
         with contextlib.suppress(StackError):
-            call(world, "terminate_session", sessionId=session_id)
+            _call(world, "terminate_session", sessionId=session_id)
         raise
 
 
@@ -94,7 +93,7 @@ def live_sessions(world: World) -> list[dict[str, Any]]:
 def _start_session(world: World, progress: Callable[[str], None]) -> str:
     progress("starting a Spark session on EMR Serverless: a minute or two …")
     conf = {"classification": "spark-defaults", "properties": serverless_conf(world)}
-    response = call(
+    response = _call(
         world,
         "start_session",
         executionRoleArn=aws.parameter(world.region, world.stack.deployment, "spark/role"),
@@ -111,7 +110,7 @@ def _describe_state(session: dict[str, Any]) -> str:
 
 
 def _get_session(world: World, session_id: str) -> dict[str, Any]:
-    return dict(call(world, "get_session", sessionId=session_id)["session"])
+    return dict(_call(world, "get_session", sessionId=session_id)["session"])
 
 
 def _wait_until_ready(world: World, session_id: str) -> None:
@@ -136,7 +135,7 @@ def terminate_sessions(world: World) -> int:
     for session in sessions:
         # it may have ended meanwhile
         with aws.ignore_error_codes("ResourceNotFound|^ValidationException$"):
-            call(world, "terminate_session", sessionId=session["sessionId"])
+            _call(world, "terminate_session", sessionId=session["sessionId"])
     return len(sessions)
 
 
@@ -159,7 +158,7 @@ class Channel(ChannelBuilder):
 
     def _renew_token(self) -> str:
         """Request a token, and return the session's endpoint."""
-        response = call(self.world, "get_session_endpoint", sessionId=self.session)
+        response = _call(self.world, "get_session_endpoint", sessionId=self.session)
         self._auth_token = response["authToken"]
         self._token_expires_at = response["authTokenExpiresAt"]
         return str(response["endpoint"])

@@ -22,6 +22,7 @@ from ..base import (
     WorkbenchError,
     World,
     params,
+    paths,
     pidfiles,
     split_host_port,
     state_dir,
@@ -345,9 +346,9 @@ def require_free_ports(service: Service, world: World, ignored: Collection[int] 
 def _spawn(service: Service, world: World) -> None:
     """Start the process of a service and write its pid file."""
     name = service.name
-    pid_file, scratch = pidfiles.pid_file(name), temp_dir(name)
+    scratch = temp_dir(name)
     shutil.rmtree(scratch, ignore_errors=True)
-    for folder in (log_file(name).parent, pid_file.parent, scratch):
+    for folder in (log_file(name).parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
     service.initialize(world)
     command = service.command(world)
@@ -383,9 +384,7 @@ def _spawn(service: Service, world: World) -> None:
         "stop_signal": service.stop_signal,
         "fingerprint": service.fingerprint(world),
     }
-    unfinished = pid_file.with_suffix(".new")
-    unfinished.write_text(json.dumps(record))
-    unfinished.replace(pid_file)
+    paths.write_private_file(pidfiles.pid_file(name), json.dumps(record).encode())
 
 
 def writes_archive(name: str) -> bool:
