@@ -4,6 +4,7 @@ Its services start once, when the first test needs them. They are removed at the
 is killed. With `-n` each process (`gw0`, `gw1`, …) has an instance and ports of its own.
 """
 
+import contextlib
 import os
 import shutil
 
@@ -66,10 +67,11 @@ def world():
     from workbench.stack import artifacts, process
 
     artifacts.install()
-    loaded = params.load("local")
-    with instance.exclusive_run(), worlds.activated(loaded):
+    with instance.exclusive_run(), contextlib.ExitStack() as held:
         stack.down()
         shutil.rmtree(paths.state_dir(), ignore_errors=True)
+        loaded = params.load("local")  # with the ports of this run, not of a state that was left
+        held.enter_context(worlds.activated(loaded))
         instance.stop_with_process(os.getpid(), remove=True)
         stack.up(loaded)
         if process.writes_archive(

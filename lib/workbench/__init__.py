@@ -26,7 +26,7 @@ A package imports only from packages above it. `cli`, the command `workbench`, i
 `storefront`, the package of the example application of track 70.
 
 A world is an environment profile: one params file names its services. Three interfaces have several
-backends, with one class per backend: Connect (connect.cluster), SchemaRegistry (topic.registry),
+backends, with one class per backend: Connect (connect.operations), SchemaRegistry (topic.registry),
 QueryEngine (query.engines). URIs are file:, s3a: or s3:.
 """
 

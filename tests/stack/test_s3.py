@@ -21,7 +21,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 from lake_help import SCHEMA, change_record, new_table, new_topic, produce, table_content
 from workbench import hudi, stack
-from workbench.base import environment, files, paths, secrets, split_host_port
+from workbench.base import files, params, paths, secrets, split_host_port
 from workbench.base.errors import LakeError
 from workbench.base.wait import wait_until
 from workbench.checks import check
@@ -254,9 +254,8 @@ def far(lake, relay):
     endpoint = "http://{}:{}".format(*relay.address)
     world = with_settings(lake, lake={"endpoint": endpoint})
     with worlds.no_world(), pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.s3_environment(
-            endpoint, lake.region, secrets.s3_credentials_file()
-        ).items():
+        variables = {**params.lake_variables(lake), "AWS_ENDPOINT_URL_S3": endpoint}
+        for name, value in variables.items():
             patch.setenv(name, value) if value else patch.delenv(name, raising=False)
         patch.setenv("NO_PROXY", relay.address[0])
         assert not world.uses_embedded_s3 and "s3" not in services.with_dependencies(

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.aws
 
 SESSION = botocore.session.get_session()
 SOURCES = {
-    path: path.read_text(encoding="utf-8") for path in (ROOT / "lib/workbench").rglob("*.py")
+    path: path.read_text(encoding="utf-8")
+    for suffix in ("py", "yaml")
+    for path in (ROOT / "lib/workbench").rglob(f"*.{suffix}")
 }
 # Calls that a test makes with moto, without their names: {(service, operation): file}
 BY_MOTO = {

@@ -12,7 +12,7 @@ from typer.main import get_command
 from workbench.base.paths import ROOT
 from workbench.cli import main as cli
 from workbench.run import notebooks
-from workbench.spark.settings import hudi_conf
+from workbench.spark.settings import load_conf
 
 pytestmark = pytest.mark.aws
 
@@ -145,7 +145,7 @@ def test_files_that_are_named_are_there():
 def test_the_cell_of_the_smoke_path_is_python_and_its_settings_are_there():
     (cell,) = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
     compile(re.sub(r"(?m)^   ", "", cell), "smoke", "exec")
-    assert "HoodieCatalog" in hudi_conf()["spark.sql.catalog.spark_catalog"]
+    assert "HoodieCatalog" in load_conf("hudi")["spark.sql.catalog.spark_catalog"]
 
 
 def test_the_guide_is_short():

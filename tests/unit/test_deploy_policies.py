@@ -574,7 +574,8 @@ def action(service, operation):
 def asked():
     """The AWS calls in lib, by the names that stand in it: each a set, for a name may be that of
     several services."""
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "lib/workbench").rglob("*.py")]
+    modules = [*(ROOT / "lib/workbench").rglob("*.py"), *(ROOT / "lib/workbench").rglob("*.yaml")]
+    texts = [path.read_text(encoding="utf-8") for path in modules]
     return {
         frozenset(action(*each) for each in named)
         for named in on_aws.operations(texts)

@@ -107,7 +107,7 @@ def test_a_run_in_folders_of_somebody_else(tmp_path):
 def test_the_doctor_names_the_owner(tmp_path, monkeypatch):
     (tmp_path / "main").mkdir()
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / "main")
-    found = doctor._check_disk(tmp_path)
+    found = doctor._check("disk", lambda: doctor._disk(tmp_path))
     assert found.level == "problem" and "sudo chown" in found.remedy
     assert found.detail == f"{tmp_path / 'main'} is not writable: it belongs to user {os.getuid()}"
 

@@ -107,7 +107,7 @@ def test_arm64_linux_needs_a_java_of_its_own(world, monkeypatch):
     assert not wanted.marker.evaluate({"sys_platform": "linux", "platform_machine": "aarch64"})
     assert wanted.marker.evaluate({"sys_platform": "linux", "platform_machine": "x86_64"})
     monkeypatch.setattr(artifacts.importlib.util, "find_spec", lambda name: None)
-    found = doctor._check_java()
+    found = doctor._check("Java", doctor._java)
     assert found.level == "problem" and "no Java 17" in found.detail
     assert "arm64" in found.remedy and "JAVA_HOME" in found.remedy
 

@@ -232,7 +232,7 @@ def test_spark_is_started_with_what_hudi_needs():
         "spark.kryo.registrator",
         "spark.sql.extensions",
         "spark.sql.catalog.spark_catalog",
-    } <= settings.hudi_conf().keys()
+    } <= settings.load_conf("hudi").keys()
     assert "spark.driver.host" not in emr.serverless_conf(WORLD) and "AWSGlueDataCatalog" in str(
         emr.serverless_conf(WORLD)
     )
@@ -245,4 +245,4 @@ def test_a_session_has_the_python_packages_that_a_job_has():
     assert given["spark.executorEnv.PYTHONPATH"] == "./environment"
     # the Python that the archive was made for: the image has more than one
     assert {value for key, value in given.items() if "PYSPARK" in key} == {"/usr/bin/python3.9"}
-    assert given.items() >= settings.hudi_conf().items()
+    assert given.items() >= settings.load_conf("hudi").items()

@@ -191,15 +191,10 @@ def test_secrets_never_show(monkeypatch):
     monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "canary-of-admin")
     world = params.load("local")
     alone = f"{world.postgres.admin_password}"
-    shown = [repr(world), str(world), alone, world._repr_html_(), str(params.flatten(world))]
+    shown = [repr(world), str(world), alone, str(params.flatten(world))]
     assert world.postgres.admin_password.reveal() == "canary-of-admin"
     assert all("canary" not in text for text in shown)
     assert all(secrets.MASK in text for text in shown)
-
-
-def test_a_world_is_shown_as_html_text_not_markup():
-    shown = on_aws.world(**{"kafka/bootstrap": "<broker>:9098"})._repr_html_()
-    assert "&lt;broker&gt;:9098" in shown and "<broker>" not in shown
 
 
 def test_the_port_base_of_the_environment_moves_every_port(monkeypatch):
@@ -298,23 +293,14 @@ def test_a_place_for_links_that_others_may_enter_or_that_leads_elsewhere_is_not_
     spaced, tmp_path
 ):
     paths.USER_RUNTIME_DIR.mkdir(mode=0o755)
-    assert paths._shell_safe_path(spaced) == spaced
-    with pytest.raises(ParamsError, match="open to other users"):  # and so from now on
+    with pytest.raises(ParamsError, match="(?s)open to other users.*move the checkout"):
         paths.link_safe_root()
     paths.USER_RUNTIME_DIR.rmdir()
     (tmp_path / "trap").mkdir(mode=0o700)
     paths.USER_RUNTIME_DIR.symlink_to(tmp_path / "trap")
-    assert paths._shell_safe_path(spaced) == spaced
     with pytest.raises(ParamsError, match="open to other users"):
         paths.link_safe_root()
     assert list((tmp_path / "trap").iterdir()) == []
-
-
-def test_a_folder_that_services_cannot_take_is_told(monkeypatch, tmp_path):
-    monkeypatch.setattr(paths, "SAFE_ROOT", tmp_path / "x y")
-    with pytest.raises(ParamsError, match="cannot work in this folder") as error:
-        params.load("local")
-    assert "move the checkout" in error.value.hint and on_aws.world().name == "aws"
 
 
 def test_runs_and_service_state_are_closed_and_a_folder_that_the_user_named_stays(

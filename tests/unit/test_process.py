@@ -131,7 +131,7 @@ def test_the_archive_of_a_service_that_was_ready_is_kept(make, monkeypatch, tmp_
     archive = process.temp_dir("web") / "web-1.jsa"
 
     def command(world):
-        archive.touch()
+        archive.write_text("classes")
         return [*server(port_of(web), how), f"-XX:ArchiveClassesAtExit={archive}"]
 
     web = replace(web, command=command)
@@ -311,15 +311,6 @@ def test_orphans_are_killed_and_the_end_of_each_is_awaited(make, monkeypatch):
     assert not process.kill("web")
 
 
-def test_instances_with_a_living_service_are_told(make):
-    assert pidfiles.running_instances() == set()
-    process.start(make(), WORLD)
-    dead = paths.state_dir().with_name("dead") / "run" / "web.json"
-    dead.parent.mkdir(parents=True)
-    dead.write_text('{"pid": 1, "started_ticks": -5}')
-    assert pidfiles.running_instances() == {paths.instance_name()}
-
-
 def test_a_pid_file_whose_number_somebody_else_has_now_is_not_ours(make):
     stranger = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True
@@ -482,13 +473,6 @@ def by_base(make, monkeypatch):
     return base
 
 
-VERBS = (
-    lambda w: stack.ensure_running(w, "web"),
-    lambda w: stack.up(w, ["web"]),
-    stack.status,
-)
-
-
 def test_a_service_of_a_package_that_is_not_imported_is_stopped(by_base, monkeypatch):
     stack.ensure_running(params.load("local"), "web")
     monkeypatch.setattr(services, "SERVICES", {})
@@ -501,21 +485,12 @@ def test_an_instance_keeps_the_port_base_that_it_was_created_with(by_base, monke
     stack.ensure_running(params.load("local"), "web")
     first = process.running_process("web").pid
     monkeypatch.setenv("WORKBENCH_PORT_BASE", "31000")
-    for verb in VERBS:
-        with pytest.raises(
-            StackError,
-            match=f"created with port base {by_base}, and this world was loaded with 31000",
-        ) as error:
-            verb(params.load("local"))
-        assert "unset WORKBENCH_PORT_BASE" in error.value.hint
-        assert "workbench clean && WORKBENCH_PORT_BASE=31000 workbench up" in error.value.hint
-    monkeypatch.delenv("WORKBENCH_PORT_BASE")
     assert {params.load(name).stack.port_base for name in ("local", "s3")} == {by_base}
     stack.ensure_running(params.load("local"), "web")
     assert process.running_process("web").pid == first, "none of these restarted it"
     assert stack.down() == ["web"] and params.load("local").stack.port_base == by_base
     shutil.rmtree(paths.state_dir())
-    assert params.load("local").stack.port_base == 21400
+    assert params.load("local").stack.port_base == 31000
 
 
 @pytest.fixture
@@ -750,23 +725,20 @@ def test_a_plugin_in_its_folder_is_found_looked_into_and_starts_connect_anew(tmp
     assert seen() == without, "and it goes again"
 
 
-def test_connect_comes_with_the_services_on_demand_of_its_connectors(make, monkeypatch):
+def test_connect_comes_with_the_services_on_demand_that_this_instance_has_run(make, monkeypatch):
     """Without them the tasks of a deployed connector would fail after a restart."""
     world, started = params.load("local"), []
     monkeypatch.setattr(
         process, "start", lambda service, world: started.append(service.name) or "started"
     )
-    configs = {"a": {"info": {"config": {"database.port": str(world.mysql.port)}}}}
-    answer = SimpleNamespace(text=json.dumps(configs), ok=True)
-    monkeypatch.setattr(lifecycle.http, "call", lambda *_, **__: answer)
     for needed in ("mariadb", "apicurio"):
         started.clear()
+        process.data_dir(needed)
         lifecycle._start(world, ["connect"])
-        assert sorted(started) == sorted(["connect", needed])
-        answer.text = f'{{"value.converter.apicurio.registry.url":"{world.registry.url}/apis"}}'
-    answer.ok, answer.status_code = False, 401  # that is no list of connectors
-    with pytest.raises(StackError, match="does not list its connectors: status 401"):
-        lifecycle._start(world, ["connect"])
+        assert sorted(started) == sorted(["connect", "kafka", "postgres", needed])
+        shutil.rmtree(paths.state_dir() / "data" / needed)
+        lifecycle._start(world, ["kafka"])
+        assert started.pop() == "kafka" and needed in started
 
 
 def test_a_pid_file_that_may_not_be_read_is_not_one_that_is_absent(tmp_path, monkeypatch):

@@ -135,8 +135,6 @@ def test_parameters_cell(project, declares, says):
         ("None", "2026-01-31", "2026-01-31"),
         ("None", "1:30", "1:30"),
         ("None", "no", "no"),
-        ("None", "[2026-01-31, 010]", ["2026-01-31", "010"]),
-        ("['2026-01-01']", "[2026-01-31]", ["2026-01-31"]),
         ("0.5", "1e-3", 0.001),
         ("0.5", "2", 2.0),
         ("1", "1_000", 1000),
@@ -151,22 +149,20 @@ def test_a_parameter_is_what_was_typed(project, default, text, value):
     assert converted == {"day": value} and type(converted["day"]) is type(value)
 
 
-NOT_YAML = ("[", "!!python/name:os.system x", '"\\ud800"', "9" * 5_000)
-OF_ANOTHER_TYPE = ("010", "1:30", "0x1F", "true", "many")
+OF_ANOTHER_TYPE = ("[", "9" * 5_000, "1:30", "0x1F", "true", "many")
 
 
 @pytest.mark.parametrize(
     "default, value",
     [
-        *(("1", value) for value in (*NOT_YAML, *OF_ANOTHER_TYPE)),
-        ("True", "yes"),
-        ("0.5", ".nan"),
+        *(("1", value) for value in OF_ANOTHER_TYPE),
+        ("True", "maybe"),
+        ("0.5", "nan"),
     ],
 )
-def test_a_parameter_of_another_type_or_that_is_not_yaml_is_refused(project, default, value):
+def test_a_parameter_of_another_type_is_refused(project, default, value):
     write(project, "10_outbox/11_a.ipynb", declares=f"world = 'local'\nday = {default}")
-    reason = "not YAML.*" if value in NOT_YAML else ""
-    message = f"(?s)parameter day is .*{reason}of the type of its default, {default}"
+    message = f"(?s)parameter day is .*of the type of its default, {default}"
     with pytest.raises(ParamsError, match=message):
         quietly(["10_outbox"], parameters={"day": value})
     assert not (project / "runs").exists()
@@ -262,7 +258,7 @@ def test_secrets_of_the_secrets_manager_are_masked_in_a_run(account, monkeypatch
     monkeypatch.setattr(runner, "execute_notebook", prints_it)
     folder = runner.run(["11_source_database"], "aws", progress=False).folder
     written = [f.read_text() for f in folder.rglob("*") if f.is_file()]
-    assert len(written) == 4 and "canary-of" not in "".join(written)
+    assert len(written) == 3 and "canary-of" not in "".join(written)
     assert any(f"it is {secrets.MASK}" in text for text in written)
 
 
@@ -355,11 +351,8 @@ def test_a_failure_ends_its_track_only_and_no_file_of_the_run_has_a_secret(
         "run.json",
         "report.html",
         "11_a.ipynb",
-        "11_a.html",
         "12_b.ipynb",
-        "12_b.html",
         "21_d.ipynb",
-        "21_d.html",
     }
     assert not [f for f in written if canary in f.read_text()] and canary not in lines
     page = result.report.read_text()
@@ -397,18 +390,11 @@ def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
     assert found.folder == killed and found.notebooks[0].status == "pending"
 
 
-def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):
-    def fail(notebook, folder):
-        raise ValueError("no template")
-
-    monkeypatch.setattr(runner.export, "to_html", fail)
+def test_all_run_where_there_is_no_run_to_resume(project, capsys):
     green = earlier([write(project, "10_outbox/11_a.ipynb", "1")], "passed")
     result = runner.run(["11"], resume=True)
-    lines = capsys.readouterr().out
-    assert result.status == "passed" and "no HTML page: no template" in lines
-    assert "no run to resume" in lines and result.folder != green and result.notebooks[0].cells
-    assert (result.folder / "notebooks" / "10_outbox" / "11_a.ipynb").is_file()
-    assert not list(result.folder.rglob("11_a.html"))
+    assert result.status == "passed" and result.folder != green and result.notebooks[0].cells
+    assert "no run to resume" in capsys.readouterr().out
 
 
 def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):

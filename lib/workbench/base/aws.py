@@ -87,6 +87,17 @@ def paginate(region: str, service: str, operation: str, key: str, /, **params: A
         return [item for page in pages for item in page.get(key, [])]
 
 
+def fill(template: Path, **values: Any) -> dict[str, Any]:
+    """Return the parameters of an operation from a YAML file.
+
+    Args:
+        template: the file.
+        **values: {field: value} of the {fields} in the file; a list or dict as JSON, which is YAML, too.
+    """
+    filled: dict[str, Any] = yaml_files.parse(template.read_text(encoding="utf-8").format(**values))
+    return filled
+
+
 @contextlib.contextmanager
 def translate_errors(location: str) -> Iterator[None]:
     """Translate the errors that boto3 raises in this block to StackError.

@@ -3,47 +3,15 @@
 Nothing else in the library changes `os.environ`. `params.activate` calls this module.
 """
 
-import contextlib
 import os
 import re
 import threading
-from pathlib import Path
-from typing import Callable, Iterator, Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 # {variable: value}; None: the variable must not be set
 Variables = dict[str, Optional[str]]
-KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
-CREDENTIALS_FILE_VARIABLES = (
-    "AWS_SHARED_CREDENTIALS_FILE",
-    "AWS_CREDENTIAL_PROFILES_FILE",  # version 1 of the Java SDK
-    "AWS_CONFIG_FILE",
-)
 _lock = threading.Lock()
 user_values: Variables = {}  # the user's own values of the variables that a world has set
-
-
-def s3_environment(endpoint: str, region: str, credentials_file: Optional[Path]) -> Variables:
-    """Return the variables with which clients reach a lake in S3.
-
-    They are read by boto3, pyarrow, the Java SDKs and hudi-rs.
-
-    Args:
-        endpoint: URL of an S3 service other than AWS; empty for AWS.
-        region: AWS region, may be empty.
-        credentials_file: the file with the key of an embedded endpoint. The variables of the user's
-            own keys are then removed.
-    """
-    settings: Variables = {}
-    if region or endpoint:
-        settings["AWS_REGION"] = region or "us-east-1"
-    if endpoint:
-        settings |= {"AWS_ENDPOINT_URL_S3": endpoint, "AWS_ALLOW_HTTP": "true"}
-    if credentials_file:
-        settings |= dict.fromkeys(KEY_VARIABLES)
-        settings |= dict.fromkeys(PROFILE_VARIABLES, "default")
-        settings |= dict.fromkeys(CREDENTIALS_FILE_VARIABLES, str(credentials_file))
-    return settings
 
 
 def proxy_exceptions(user_environment: Mapping[str, str]) -> dict[str, str]:
@@ -88,14 +56,3 @@ def _set(name: str, value: Optional[str]) -> bool:
     else:
         os.environ[name] = value
     return True
-
-
-@contextlib.contextmanager
-def replaced(name: str, value: str) -> Iterator[None]:
-    """Set a variable in this block, for this process and its children."""
-    previous = os.environ.get(name)
-    _set(name, value)
-    try:
-        yield
-    finally:
-        _set(name, previous)

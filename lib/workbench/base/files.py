@@ -22,7 +22,7 @@ def open_filesystem(uri: str) -> tuple[Any, str]:
     if uri.startswith("file:"):
         return fs.LocalFileSystem(), re.sub(r"^file:(//)?", "", uri)
     bucket, key = parse_s3_uri(uri)
-    # params.activate and the embedded Spark set the variables (see environment.s3_environment).
+    # params.activate and the embedded Spark set the variables (see params.lake_variables).
     region = os.environ.get("AWS_REGION") or fs.resolve_s3_region(bucket)
     filesystem = fs.S3FileSystem(
         region=region,

@@ -1,40 +1,17 @@
 """Calls of services over HTTP."""
 
-from typing import Any, Collection, Optional, Sequence
+from typing import Any, Callable, Collection, Optional, Sequence
 
 import requests
-from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
-from urllib3.util import Retry
 
 from . import tls
 from .errors import StackError
 from .paths import LOOPBACK_ADDRESS
+from .wait import wait_until
 
-
-class CappedRetry(Retry):
-    """A retry policy that waits at most one second between two attempts.
-
-    urllib3 1, which boto3 requires on Python 3.9, has no such setting.
-    """
-
-    def get_backoff_time(self) -> float:
-        """Return the seconds to wait before the next attempt."""
-        return min(1, super().get_backoff_time())
-
-
-# 409: Connect's workers are rebalancing; 503: a service is starting. Both are retried about once a
-# second, for a minute.
-RETRY_POLICY = CappedRetry(
-    60,
-    connect=0,
-    read=0,
-    other=0,
-    status_forcelist=(409, 503),
-    allowed_methods=None,
-    raise_on_status=False,
-    backoff_factor=0.3,
-)
+# 409: Connect's workers are rebalancing; 503: a service is starting.
+BUSY_STATUSES = (409, 503)
 
 
 def session(url: str) -> requests.Session:
@@ -69,45 +46,60 @@ def call(
     url: str,
     body: Any = None,
     *,
-    retry_statuses: Collection[int] = RETRY_POLICY.status_forcelist,
+    retry_statuses: Collection[int] = BUSY_STATUSES,
+    require_services: Callable[[], None] = lambda: None,
     headers: Optional[dict[str, str]] = None,
     hint: str = "",
     auth: Optional[tuple[str, bytes]] = None,
     timeout: float = 90,
 ) -> requests.Response:
-    """Send a request, and return the response, whatever its status.
+    """Send a request, and return the response.
 
     Args:
         service: name of the service, for the error.
         method: HTTP method.
         url: URL of the request.
         body: sent as JSON.
-        retry_statuses: transient statuses, after which the request is retried.
+        retry_statuses: transient statuses, after which the request is retried for up to a minute. With
+            any other status the response is returned.
+        require_services: called after such a status; it raises an error if a retry is pointless.
         headers: HTTP headers.
         hint: hint of the error; by default the commands that check and start the stack.
         auth: user and password, for HTTP Basic authentication (RFC 7617).
         timeout: seconds to wait for the response.
 
     Raises:
-        StackError: the service does not respond.
+        StackError: the service does not respond, or is busy for too long.
     """
-    retries = RETRY_POLICY.new(status_forcelist=retry_statuses)
-    try:
-        with session(url) as client:
-            for scheme in ("http://", "https://"):
-                client.mount(scheme, HTTPAdapter(max_retries=retries))
-            return client.request(
-                method,
-                url,
-                json=body,
-                timeout=(5, timeout),
-                headers=headers,
-                auth=HTTPBasicAuth(*auth) if auth else None,
-                verify=tls.verify(url),
-            )
-    except requests.RequestException as e:
-        raise StackError(
-            f"{service} does not answer: {type(e).__name__}",
-            location=f"{method} {url}",
-            hint=hint or "run `workbench status`, then `workbench up`",
-        ) from None
+
+    def request() -> list[requests.Response]:
+        try:
+            with session(url) as client:
+                response = client.request(
+                    method,
+                    url,
+                    json=body,
+                    timeout=(5, timeout),
+                    headers=headers,
+                    auth=HTTPBasicAuth(*auth) if auth else None,
+                    verify=tls.verify(url),
+                )
+        except requests.RequestException as e:
+            raise StackError(
+                f"{service} does not answer: {type(e).__name__}",
+                location=f"{method} {url}",
+                hint=hint or "run `workbench status`, then `workbench up`",
+            ) from None
+        if response.status_code in retry_statuses:
+            require_services()
+            return []
+        return [response]
+
+    (response,) = wait_until(
+        request,
+        f"{service} to accept {method} {url}",
+        interval=0.5,
+        is_transient=lambda e: False,
+        error=StackError,
+    )
+    return response

@@ -12,7 +12,6 @@ differ from params/local.yaml. Values may contain references.
   ${secret:NAME}  a secret, resolved only when `.reveal()` is called (see secrets.py).
 """
 
-import html
 import os
 import re
 from functools import cache, partial
@@ -46,6 +45,13 @@ EMBEDDED_VALUES = {
 }
 # {service of the stack: section of a world}, where the names differ
 SECTION_OF_SERVICE = {"mariadb": "mysql", "apicurio": "registry", "s3": "lake"}
+KEY_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+CREDENTIALS_FILE_VARIABLES = (
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CREDENTIAL_PROFILES_FILE",  # version 1 of the Java SDK
+    "AWS_CONFIG_FILE",
+)
 # the sources that a world has without an entry in `sources`; the name of each is its engine, too
 BUILT_IN_SOURCES = ("postgres", "mariadb")
 SECRET_REFERENCE = re.compile(rf"\$\{{secret:({secrets.SECRET_NAME.pattern})\}}")
@@ -71,6 +77,8 @@ class World(Sections):
         Args:
             service: name of the service, as in `workbench status`.
         """
+        if service == "s3":
+            return self.uses_embedded_s3
         name = SECTION_OF_SERVICE.get(service, service.partition("_")[0])
         return self.stack.embedded and getattr(getattr(self, name, None), "managed", True)
 
@@ -145,14 +153,6 @@ class World(Sections):
     def uses_embedded_s3(self) -> bool:
         """Whether the lake is on an S3 endpoint that the embedded stack starts."""
         return self.stack.embedded and bool(LOOPBACK_ADDRESS.fullmatch(self.lake.endpoint))
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td><code>{key}</code></td><td><code>{html.escape(value)}</code></td></tr>"
-            for key, value in flatten(self)
-        )
-        title = f"world <b>{html.escape(self.name)}</b>: {html.escape(self.description)}"
-        return f"<details><summary>{title}</summary><table>{rows}</table></details>"
 
 
 def flatten(section: Union[ConfigModel, dict[str, Any]], prefix: str = "") -> list[tuple[str, str]]:
@@ -258,8 +258,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 def load_file(path: Path) -> World:
     """Load one params file (see `load`)."""
     file, raw = paths.display_path(path), _read_params(path)
-    # an instance keeps the port base that it was created with
-    port_base = os.environ.get("WORKBENCH_PORT_BASE") or paths.stored_port_base()
+    # an instance keeps the port base that it was created with; the variable is for a new one
+    port_base = paths.stored_port_base() or os.environ.get("WORKBENCH_PORT_BASE")
     if port_base and _section(raw, "stack"):
         raw["stack"] = {**raw["stack"], "port_base": port_base}
     try:
@@ -310,9 +310,21 @@ def _variables(world: World, user_environment: Mapping[str, str]) -> environment
 
 
 def lake_variables(world: World) -> environment.Variables:
-    """Return the variables with which clients reach the lake (see environment.s3_environment)."""
-    credentials_file = s3_credentials_file() if world.uses_embedded_s3 else None
-    return environment.s3_environment(world.lake.endpoint, world.region, credentials_file)
+    """Return the variables with which clients reach a lake in S3.
+
+    They are read by boto3, pyarrow, the Java SDKs and hudi-rs. For an embedded endpoint they name the
+    file with its key, and the variables of the user's own keys are removed.
+    """
+    variables: environment.Variables = {}
+    if world.region or world.lake.endpoint:
+        variables["AWS_REGION"] = world.region or "us-east-1"
+    if world.lake.endpoint:
+        variables |= {"AWS_ENDPOINT_URL_S3": world.lake.endpoint, "AWS_ALLOW_HTTP": "true"}
+    if world.uses_embedded_s3:
+        variables |= dict.fromkeys(KEY_VARIABLES)
+        variables |= dict.fromkeys(PROFILE_VARIABLES, "default")
+        variables |= dict.fromkeys(CREDENTIALS_FILE_VARIABLES, str(s3_credentials_file()))
+    return variables
 
 
 def _validate_embedded(world: World, file: str) -> None:
@@ -320,7 +332,7 @@ def _validate_embedded(world: World, file: str) -> None:
 
     Raises:
         ParamsError: an address on another machine, or one without the protection that the embedded
-            service requires; or Spark cannot work in the folder of the checkout.
+            service requires.
     """
     for key, (pattern, expected) in EMBEDDED_VALUES.items():
         section, _, name = key.partition(".")
@@ -333,14 +345,6 @@ def _validate_embedded(world: World, file: str) -> None:
                 expected=f"{expected}; nothing was started or stopped",
                 hint=OWN_SERVERS_HINT,
             )
-    if not paths.is_shell_safe(paths.SAFE_ROOT):
-        raise ParamsError(
-            "Spark and Hudi cannot work in this folder, and no link to it could be created",
-            location=str(paths.ROOT),
-            expected="a path of letters, digits and _ . / - only, or a folder "
-            f"{paths.USER_RUNTIME_DIR} that only this user can enter (mode 0700)",
-            hint="move the checkout to such a path",
-        )
 
 
 def _resolve(raw: dict[str, Any], file: str) -> dict[str, Any]:

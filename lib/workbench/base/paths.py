@@ -21,15 +21,13 @@ USER_RUNTIME_DIR = Path("/tmp") / f"workbench-{os.geteuid()}"
 
 
 def _shell_safe_path(folder: Path) -> Path:
-    """Return a shell-safe path (see `is_shell_safe`) for a folder.
+    """Return a path of letters, digits and _ . / - only for a folder.
 
     Spark splits its Java options at blanks, and Hudi cannot create a table at a path with a blank.
-    So the result is the folder if its path is safe, else that of a symbolic link to it, which
-    `link_safe_root` creates. The link is in USER_RUNTIME_DIR, and its name is a hash of the folder,
-    so all processes use the same link. If other users can enter that folder, the result is the
-    folder itself; `params.load_file` then rejects embedded worlds.
+    So the result is the folder if its path is such a path, else that of a symbolic link to it, which
+    `link_safe_root` creates. Its name is a hash of the folder, so all processes use the same link.
     """
-    if is_shell_safe(folder) or (os.path.lexists(USER_RUNTIME_DIR) and not _is_private()):
+    if re.fullmatch(r"[\w./-]+", str(folder), re.ASCII):
         return folder
     return USER_RUNTIME_DIR / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
 
@@ -40,7 +38,7 @@ def link_safe_root() -> None:
     Raises:
         ParamsError: see `user_runtime_dir`.
     """
-    if is_shell_safe(ROOT) or SAFE_ROOT == ROOT:
+    if _shell_safe_path(ROOT) == ROOT:
         return
     user_runtime_dir()
     if not SAFE_ROOT.is_symlink() or os.readlink(SAFE_ROOT) != str(ROOT):
@@ -56,25 +54,15 @@ def user_runtime_dir() -> Path:
         ParamsError: the folder belongs to another user, or other users can enter it.
     """
     USER_RUNTIME_DIR.mkdir(mode=0o700, exist_ok=True)
-    if not _is_private():
+    info = USER_RUNTIME_DIR.lstat()
+    is_own_dir = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
+    if not is_own_dir or info.st_mode & 0o077:
         raise ParamsError(
             f"{USER_RUNTIME_DIR} is open to other users",
             expected="a folder of this user, mode 0700",
-            hint="remove it, or ask its owner to do so",
+            hint="remove it, or ask its owner to do so; or move the checkout to a path without blanks",
         )
     return USER_RUNTIME_DIR
-
-
-def _is_private() -> bool:
-    """Return whether USER_RUNTIME_DIR is a folder of this user that others cannot enter."""
-    info = USER_RUNTIME_DIR.lstat()
-    is_own_dir = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
-    return is_own_dir and not info.st_mode & 0o077
-
-
-def is_shell_safe(path: Path) -> bool:
-    """Return whether a path contains letters, digits and _ . / - only."""
-    return re.fullmatch(r"[\w./-]+", str(path), re.ASCII) is not None
 
 
 SAFE_ROOT = _shell_safe_path(ROOT)  # the path of ROOT for services; messages show ROOT

@@ -25,12 +25,8 @@ def read(name: str) -> dict[str, Any]:
     Raises:
         OSError: the file cannot be read.
     """
-    return _read(pid_file(name))
-
-
-def _read(file: Path) -> dict[str, Any]:
     try:
-        record = json.loads(file.read_text())
+        record = json.loads(pid_file(name).read_text())
         return record if isinstance(record, dict) else {}
     except (FileNotFoundError, ValueError):  # damaged, for example after a full disk
         return {}
@@ -39,12 +35,6 @@ def _read(file: Path) -> dict[str, Any]:
 def names() -> list[str]:
     """Return the names of the services that have a pid file."""
     return sorted(file.stem for file in pid_file("any").parent.glob("*.json"))
-
-
-def running_instances() -> set[str]:
-    """Return the names of the instances of this checkout that have a running service."""
-    files = paths.VAR_DIR.glob("instances/*/run/*.json")
-    return {file.parents[1].name for file in files if find_process(_read(file))}
 
 
 def find_process(record: dict[str, Any]) -> Optional[psutil.Process]:

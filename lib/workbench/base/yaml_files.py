@@ -8,17 +8,14 @@ import yaml
 
 from .errors import first_line
 
-# {tag: (pattern, first characters)} of plain scalars. YAML 1.1 reads 010 as 8, 1:30 as 90, no as false,
+# {tag: pattern} of plain scalars. YAML 1.1 reads 010 as 8, 1:30 as 90, no as false,
 # and 2026-01-31 as an object. Here these are texts.
 _SCALARS = {
-    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    "bool": (r"true|True|TRUE|false|False|FALSE", [*"tTfF"]),
-    "int": (r"[-+]?(0|[1-9][0-9_]*)", [*"-+0123456789"]),
-    "float": (
-        r"[-+]?((0|[1-9][0-9_]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?",
-        [*"-+.0123456789"],
-    ),
-    "merge": ("<<", ["<"]),
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?(0|[1-9][0-9_]*)",
+    "float": r"[-+]?((0|[1-9][0-9_]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?",
+    "merge": "<<",
 }
 
 
@@ -40,8 +37,8 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
         return mapping
 
 
-for _tag, (_pattern, _first) in _SCALARS.items():
-    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_pattern})$"), _first)
+for _tag, _pattern in _SCALARS.items():
+    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_pattern})$"), None)
 
 
 def parse(text: str) -> Any:

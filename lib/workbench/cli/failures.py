@@ -2,40 +2,39 @@
 
 import errno
 import traceback
-from typing import Optional
 
 from ..base import WorkbenchError, paths
 from ..base.errors import redact_credentials
 from ..base.terminal import escape_unprintable
+
+DISK_FULL = (
+    "the disk is full",
+    "free disk space (`make clean` removes service data, lake and runs), then try again",
+)
+# after one `sudo make`, for example, files of the checkout belong to root
+NO_PERMISSION = (
+    "a file cannot be read or written",
+    'var/ and runs/ belong to the user who runs this: sudo chown -R "$(id -un)" var runs',
+)
+# {number of the error: message and hint}
+SYSTEM_ERRORS = {
+    errno.ENOSPC: DISK_FULL,
+    errno.EDQUOT: DISK_FULL,
+    errno.EROFS: NO_PERMISSION,
+    errno.EACCES: NO_PERMISSION,
+    errno.EPERM: NO_PERMISSION,
+}
 
 
 def to_error(e: Exception) -> WorkbenchError:
     """Return the error to show for an exception of a command: its message, and what to do next."""
     if isinstance(e, WorkbenchError):
         return e
-    known = _permission_or_disk_error(e) if isinstance(e, OSError) else None
-    return known or _unexpected_error(e)
-
-
-def _permission_or_disk_error(e: OSError) -> Optional[WorkbenchError]:
-    """Return an error with a hint for a full disk or for missing file permissions, else None.
-
-    After one `sudo make`, for example, files of the checkout belong to root.
-    """
-    if e.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorkbenchError(
-            f"the disk is full: {e.strerror}",
-            location=e.filename or f"var/ or runs/ of {paths.ROOT}",
-            hint="free disk space (`make clean` removes service data, lake and runs), then try again",
-        )
-    if e.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return WorkbenchError(
-            f"a file cannot be read or written: {e.strerror}",
-            location=str(e.filename or paths.VAR_DIR),
-            expected="var/ and runs/ belong to the user who runs this",
-            hint='sudo chown -R "$(id -un)" var runs',
-        )
-    return None
+    if isinstance(e, OSError) and e.errno in SYSTEM_ERRORS:
+        message, hint = SYSTEM_ERRORS[e.errno]
+        location = str(e.filename or f"var/ or runs/ of {paths.ROOT}")
+        return WorkbenchError(f"{message}: {e.strerror}", location=location, hint=hint)
+    return _unexpected_error(e)
 
 
 def _unexpected_error(e: Exception) -> WorkbenchError:

@@ -3,7 +3,6 @@
 Modules that are slow to import are imported when their command runs.
 """
 
-import contextlib
 import os
 import shutil
 import sys
@@ -17,15 +16,13 @@ from ..base import (
     LakeError,
     ParamsError,
     WorkbenchError,
-    environment,
     logs,
     params,
     paths,
-    pidfiles,
     secrets,
 )
 from ..base.terminal import echo
-from ..run import export, run_record
+from ..run import run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from . import dlq, failures, operate, own, source
@@ -168,13 +165,11 @@ def run(
         "--on",
         help="Where the notebooks run: here, or emr-notebook (on the deployment's cluster).",
     ),
-    verbose: bool = typer.Option(
-        False, "--verbose", "-v", help="Log a line for each batch that the notebooks process."
-    ),
 ) -> None:
     """Run notebooks headless and write a report. The exit code is not 0 if anything failed.
 
-    The default is all notebooks. The storefront notebooks need an embedded world.
+    The default is all notebooks. The storefront notebooks need an embedded world. With the variable
+    WORKBENCH_LOG=info a line is logged for each batch that the notebooks process.
     """
     from ..run import runner
 
@@ -184,12 +179,9 @@ def run(
         local = {each.name for each in tracks.ALL if each.local_only}
         targets = [name for name in _notebooks() if name not in local]
     values = parse_key_values(param, "--param")
-    # kernels and their child processes inherit the variable
-    log = environment.replaced("WORKBENCH_LOG", "info") if verbose else contextlib.nullcontext()
-    with log:
-        result = runner.run(
-            targets or (), world, values, resume=resume, timeout=timeout, executor=executor
-        )
+    result = runner.run(
+        targets or (), world, values, resume=resume, timeout=timeout, executor=executor
+    )
     raise _report_run(result)
 
 
@@ -203,9 +195,6 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
         "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.root_dir={paths.ROOT}",
         "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
-        # HTML exports fold the code of the same cells as JupyterLab. Slides keep their own template.
-        f"--HTMLExporter.template_file={export.TEMPLATE}",
-        "--SlidesExporter.template_file=index.html.j2",
         f"--ServerApp.open_browser={browser}",
     ]
     if os.geteuid() == 0:
@@ -234,10 +223,10 @@ def doctor(world: str = WORLD) -> None:
 
 @app.command()
 def down(yes: bool = YES) -> None:
-    """Stop all services of this instance (WORKBENCH_INSTANCE), and list other running instances.
+    """Stop all services of this instance (WORKBENCH_INSTANCE).
 
-    The command also lists the replication slots that stay on servers of your own. It asks for confirmation
-    if notebooks are running.
+    The command lists the replication slots that stay on servers of your own. It asks for confirmation if
+    notebooks are running.
     """
     _confirm_stopping_run(run_record.running_pids(), yes)
     if not stack.down(echo):
@@ -247,8 +236,6 @@ def down(yes: bool = YES) -> None:
 
         for line in own.describe_slots():
             echo(line)
-    for name in sorted(pidfiles.running_instances() - {paths.instance_name()}):
-        echo(f"services of instance {name} still run: WORKBENCH_INSTANCE={name} workbench down")
 
 
 @app.command()
@@ -357,11 +344,11 @@ def _print_status(rows: list[process.Status]) -> None:
     echo(template.format("service", "state", "port", "pid", "since", "memory", "log"), "bold")
     for row in rows:
         color = COLORS.get(row.state, "red")
-        since = f"{row.seconds:.0f} s" if row.seconds is not None else ""
-        memory = f"{row.memory_mb:,.0f} MB" if row.memory_mb is not None else ""
+        since = f"{row.seconds:.0f} s" if row.pid else ""
+        memory = f"{row.memory_mb:,.0f} MB" if row.pid else ""
         log = row.log and paths.display_path(Path(row.log))
         cells = row.name, row.state, row.port or "", row.pid or "", since, memory, log
         echo(template.format(*cells), color)
         if row.detail and row.state != "up":
             echo(f"    {row.detail}", color)
-    echo(f"{sum(row.memory_mb or 0 for row in rows):,.0f} MB in total")
+    echo(f"{sum(row.memory_mb for row in rows):,.0f} MB in total")

@@ -16,16 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, ClassVar, Optional
 
-import yaml
-
 from ..base import ConnectorError, StackError, World, aws
 from . import validation
-from .cluster import Connect
 from .configs import CONNECTOR_CATALOG
 from .validation import ConnectorStatus, PartStatus
 
 CUSTOM_PLUGINS = CONNECTOR_CATALOG["msk_plugins"]  # {custom plugin: class}
-CREATE_TEMPLATE = Path(__file__).with_name("create_connector.yaml").read_text(encoding="utf-8")
+CREATE_TEMPLATE = Path(__file__).with_name("create_connector.yaml")
 # MSK Connect's names for Kafka's security.protocol: authentication of the worker, and encryption.
 SECURITY_SETTINGS = {
     "SASL_SSL": ("IAM", "TLS"),
@@ -42,9 +39,10 @@ METRIC_DELAY = dt.timedelta(minutes=3)  # CloudWatch may be behind by this
 
 
 @dataclass(frozen=True)
-class MskConnect(Connect):
-    """The connectors of a deployment on MSK Connect."""
+class MskConnect:
+    """The connectors of a deployment on MSK Connect. See `rest.KafkaConnect` for the attributes."""
 
+    world: World
     install_hint: ClassVar[str] = (
         "put its zip into the lake's bucket as plugins/<plugin>.zip, then `deploy/up.sh` "
         "(deploy/README.md)"
@@ -80,8 +78,15 @@ class MskConnect(Connect):
             for class_name, plugin in _custom_plugins(self.world).items()
         ]
 
+    def invalid_keys(self, name: str, config: dict[str, str]) -> dict[str, list[str]]:
+        """Return {}: MSK Connect does not validate a configuration."""
+        return {}
+
     def names(self) -> list[str]:
         return sorted(self._list_arns())
+
+    def offset(self, name: str) -> None:
+        """Return None: MSK Connect does not show offsets."""
 
     def _list_arns(self, name: str = "") -> dict[str, str]:
         """Return {name: ARN} of this deployment's connectors whose names begin with `name`.
@@ -173,7 +178,7 @@ class MskConnect(Connect):
         if time.monotonic() < healthy_until.get(name, 0):
             return None
         try:
-            message = super().failure(name)
+            message = validation.failure_message(name, self.find_status(name))
         except StackError as e:
             if not aws.is_transient(e):
                 raise
@@ -231,7 +236,8 @@ class MskConnect(Connect):
             workerConfigurationArn=parameters["connect/worker_configuration"],
         )
         authentication, encryption = SECURITY_SETTINGS[world.kafka.security_protocol]
-        text = CREATE_TEMPLATE.format(
+        request = aws.fill(
+            CREATE_TEMPLATE,
             name=self._full_name(name),
             world=world,
             tag=aws.DEPLOYMENT_TAG,
@@ -242,7 +248,7 @@ class MskConnect(Connect):
             plugin=_custom_plugins(world)[config["connector.class"]],
             worker=worker,
         )
-        return {**yaml.safe_load(text), "connectorConfiguration": config}
+        return {**request, "connectorConfiguration": config}
 
     def _run_operation(self, name: str, operation: str, **params: Any) -> None:
         """Run an operation on a connector that exists, and wait until it is complete.

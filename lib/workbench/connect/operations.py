@@ -1,13 +1,18 @@
 """The operations of the Connect cluster of a world."""
 
-from typing import Any, Optional
+import math
+import time
+from typing import Any, Optional, Union
 
 from ..base import ConnectorError, World, did_you_mean
 from . import validation
-from .cluster import Connect
 from .msk import MskConnect
 from .rest import KafkaConnect
 from .validation import ConnectorStatus
+
+# The requests of a Connect cluster that the operations are made of. mypy checks that both classes
+# have them; a method without a docstring is documented by the function of its name.
+Connect = Union[KafkaConnect, MskConnect]
 
 
 def backend(world: World) -> Connect:
@@ -154,9 +159,19 @@ def wait_running(world: World, name: str, *, stable_for: float = 1.0) -> Connect
         ConnectorError: at once when the connector or a task is FAILED, with the reason and likely
             causes.
     """
-    cluster = backend(world)
+    cluster, running_since = backend(world), math.inf
+
+    def stable_status() -> Optional[ConnectorStatus]:
+        nonlocal running_since
+        since, running_since = running_since, math.inf  # so it stays after a call that fails
+        found = cluster.find_status(name)
+        if validation.states(found) != {"RUNNING"}:
+            return None
+        running_since = min(since, time.monotonic())
+        return found if time.monotonic() - running_since >= stable_for else None
+
     running: ConnectorStatus = cluster.wait(
-        validation.running_for(lambda: cluster.find_status(name), stable_for),
+        stable_status,
         f"connector {name!r} and its tasks to be RUNNING",
         failure_reason=lambda: cluster.failure(name),
         hint=cluster.log_hint,

@@ -2,15 +2,13 @@
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any, ClassVar, Optional
+from functools import partial
+from typing import Any, Callable, ClassVar, Optional
 from urllib.parse import quote
 
-import requests
-
 from .. import stack
-from ..base import ConnectorError, ParamsError, StackError, http, wait_until
+from ..base import ConnectorError, ParamsError, StackError, World, http, wait_until
 from . import validation
-from .cluster import Connect
 from .configs import unknown_keys
 from .validation import ConnectorStatus, PartStatus
 
@@ -18,13 +16,20 @@ RESPONSE_SECONDS = 15  # without Kafka, Connect itself responds after 90 s
 VALIDATION_SECONDS = (
     90  # the plugin connects to its database, and waits for half a minute by default
 )
-BUSY_STATUSES = (409, 503)  # the workers are rebalancing; Connect is starting
 
 
 @dataclass(frozen=True)
-class KafkaConnect(Connect):
-    """The Kafka Connect of a world."""
+class KafkaConnect:
+    """The Kafka Connect of a world.
 
+    Attributes:
+        world: the world.
+        install_hint: hint for a missing plugin that the built-in runner does not replace.
+        wait: `wait_until` with the errors of this class.
+    """
+
+    world: World
+    wait: ClassVar[Callable[..., Any]] = staticmethod(partial(wait_until, error=ConnectorError))
     install_hint: ClassVar[str] = (
         "put the plugin's folder of jars into var/plugins and run `workbench up` "
         "(or into the worker's plugin.path)"
@@ -68,9 +73,7 @@ class KafkaConnect(Connect):
         response = self.call("GET", f"{_path(name)}/status", none_if_missing=True)
         # Without Kafka, Connect responds with the last state that it has read: a wait for another
         # state would not end.
-        kafka_error = stack.service_down_error(self.world, "kafka")
-        if kafka_error:
-            raise kafka_error
+        self._require("kafka")
         if response is None:
             return None
         return {
@@ -79,6 +82,9 @@ class KafkaConnect(Connect):
             **_part_status(response["connector"]),
             "tasks": [{"id": task["id"], **_part_status(task)} for task in response["tasks"]],
         }
+
+    def failure(self, name: str) -> Optional[str]:
+        return validation.failure_message(name, self.find_status(name))
 
     def offset(self, name: str) -> dict[str, Any]:
         offsets = self.call("GET", f"{_path(name)}/offsets")["offsets"]
@@ -163,37 +169,26 @@ class KafkaConnect(Connect):
 
         Raises:
             ConnectorError: the response is an error.
-            StackError: Kafka Connect or Kafka is down, or does not respond.
+            StackError: Kafka Connect or Kafka is down, does not respond, or is busy for too long.
         """
-
-        def request() -> list[requests.Response]:
-            try:
-                response = http.call(
-                    "Kafka Connect",
-                    method,
-                    self.location.rstrip("/") + path,
-                    body,
-                    auth=self.world.connect.auth,
-                    retry_statuses=(),
-                    timeout=timeout,
-                )
-            # ParamsError: a stack that was never started has no password yet
-            except (StackError, ParamsError) as e:
-                raise self._service_lost_error() or e from None
-            is_busy = response.status_code in BUSY_STATUSES
-            # Connect stores its state in Kafka: without Kafka its requests fail
-            lost_error = (is_busy or response.status_code >= 500) and self._service_lost_error()
-            if lost_error:
-                raise lost_error
-            return [] if is_busy else [response]
-
-        (response,) = wait_until(
-            request,
-            f"Kafka Connect to accept {method} {path}",
-            interval=0.5,
-            is_transient=lambda e: False,
-            error=ConnectorError,
-        )
+        # Connect stores its state in Kafka: without Kafka its requests fail
+        require_services = partial(self._require, "connect", "kafka")
+        try:
+            response = http.call(
+                "Kafka Connect",
+                method,
+                self.location.rstrip("/") + path,
+                body,
+                auth=self.world.connect.auth,
+                require_services=require_services,
+                timeout=timeout,
+            )
+        # ParamsError: a stack that was never started has no password yet
+        except (StackError, ParamsError):
+            require_services()
+            raise
+        if response.status_code >= 500:
+            require_services()
         if response.ok:
             return response.json() if response.content else None
         if response.status_code == 404 and none_if_missing:
@@ -208,11 +203,12 @@ class KafkaConnect(Connect):
             hint=validation.likely_causes(reason),
         )
 
-    def _service_lost_error(self) -> Optional[StackError]:
-        """Return the error for a Connect or Kafka that is down."""
-        return stack.service_down_error(self.world, "connect") or stack.service_down_error(
-            self.world, "kafka"
-        )
+    def _require(self, *names: str) -> None:
+        """Raise the error for the first of these services that is down."""
+        for name in names:
+            error = stack.service_down_error(self.world, name)
+            if error:
+                raise error
 
 
 def _path(name: str) -> str:

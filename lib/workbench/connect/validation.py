@@ -2,8 +2,7 @@
 
 import contextlib
 import re
-import time
-from typing import Callable, Optional, TypedDict
+from typing import Optional, TypedDict
 
 from ..base import ConnectorError, SourceError, StackError, World, did_you_mean
 from ..base.text import plural
@@ -254,31 +253,3 @@ def failure_message(name: str, status: Optional[ConnectorStatus]) -> Optional[st
             causes = likely_causes(part["error"])
             return f"{subject} is FAILED: {part['error']}" + (f"\n  {causes}" if causes else "")
     return None
-
-
-def running_for(
-    find_status: Callable[[], Optional[ConnectorStatus]], stable_for: float
-) -> Callable[[], Optional[ConnectorStatus]]:
-    """Return a condition for `wait_until`: a connector and its tasks stay RUNNING for some time.
-
-    Args:
-        find_status: returns the status of the connector.
-        stable_for: seconds for which they must be RUNNING. The period starts again after a call
-            that fails, or returns another state.
-
-    Returns:
-        A function that returns the status once the condition is met, else None.
-    """
-    running_since: Optional[float] = None
-
-    def condition() -> Optional[ConnectorStatus]:
-        nonlocal running_since
-        since, running_since = running_since, None
-        status = find_status()
-        if states(status) != {"RUNNING"}:
-            return None
-        now = time.monotonic()
-        running_since = now if since is None else since
-        return status if now - running_since >= stable_for else None
-
-    return condition

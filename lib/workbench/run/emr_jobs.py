@@ -4,9 +4,11 @@ The job runs deploy/jobs/ingest.py. `deploy/publish.sh` uploads this script to t
 archive of the library with its packages, which Spark unpacks.
 """
 
+import json
 import math
 import re
 from functools import partial
+from pathlib import Path
 from typing import Any, Callable, Sequence
 
 from ..base import StackError, World, aws
@@ -14,6 +16,7 @@ from ..base.paths import parse_s3_uri
 from ..base.wait import stop_on_signal
 from ..spark import emr
 
+START_TEMPLATE = Path(__file__).with_name("start_job_run.yaml")
 JOB_SCRIPT = "workbench/jobs/ingest.py"
 GRACE_SECONDS = 120  # between cancellation and kill, for the end of the current batch
 FINAL_STATES = ("SUCCESS", "FAILED", "CANCELLED")
@@ -41,15 +44,17 @@ def run(
     Raises:
         StackError: the job failed, AWS rejected a request, or nothing was published.
     """
-    ids = _start(world, arguments, continuous)
-    name = f"job {ids['jobRunId']} on EMR Serverless"
-    log = f"{_log_folder(world)}applications/{ids['applicationId']}/jobs/{ids['jobRunId']}/SPARK_DRIVER/"
+    application, job_id = world.spark.url, _start(world, arguments, continuous)
+    call = partial(aws.call, world.region, "emr-serverless")
+    ids = {"applicationId": application, "jobRunId": job_id}
+    name = f"job {job_id} on EMR Serverless"
+    log = f"{_log_folder(world)}applications/{application}/jobs/{job_id}/SPARK_DRIVER/"
     progress(f"{name} is started; its log: {log} (delayed by some minutes)")
     job: dict[str, Any] = {"state": "unknown"}
 
     def is_over() -> bool:
         previous_state = job["state"]
-        job.update(_call(world, "get_job_run", **ids)["jobRun"])
+        job.update(call("get_job_run", **ids)["jobRun"])
         if job["state"] != previous_state:
             progress(f"{name}: {job['state']}")
         return job["state"] in FINAL_STATES
@@ -61,12 +66,12 @@ def run(
             if job["state"] not in FINAL_STATES:
                 progress(f"{name} is stopped …")
                 grace = {"shutdownGracePeriodInSeconds": GRACE_SECONDS}
-                _call(world, "cancel_job_run", **ids, **grace)
+                call("cancel_job_run", **ids, **grace)
                 wait(is_over)
         except StackError:
             progress(
                 f"{name} was left in state {job['state']}; to end it: aws emr-serverless cancel-job-run "
-                f"--application-id {ids['applicationId']} --job-run-id {ids['jobRunId']} --region {world.region}"
+                f"--application-id {application} --job-run-id {job_id} --region {world.region}"
             )
             raise
     if stop_event.is_set() and job["state"] == "CANCELLED":
@@ -80,14 +85,13 @@ def run(
     return 0
 
 
-def _start(world: World, arguments: Sequence[str], continuous: bool) -> dict[str, str]:
-    """Start a job, and return the parameters that identify it.
+def _start(world: World, arguments: Sequence[str], continuous: bool) -> str:
+    """Start a job, and return its id.
 
     Raises:
         StackError: the job script, which is uploaded last, is not in the bucket; or AWS rejects the job.
     """
     deployment, root = world.stack.deployment, world.lake.root
-    application = aws.parameter(world.region, deployment, "spark/application")
     role = aws.parameter(world.region, deployment, "spark/role")
     script = f"{root}/{JOB_SCRIPT}"
     try:
@@ -100,35 +104,21 @@ def _start(world: World, arguments: Sequence[str], continuous: bool) -> dict[str
             location=script,
             hint=f"deploy/publish.sh --world {world.name}",
         ) from None
-    job_run = _call(
-        world,
-        "start_job_run",
-        applicationId=application,
-        executionRoleArn=role,
+    request = aws.fill(
+        START_TEMPLATE,
+        world=world,
+        tag=aws.DEPLOYMENT_TAG,
+        role=role,
+        script=script,
         name=re.sub(r"[^A-Za-z0-9./_#-]", "-", "-".join([deployment, *arguments[:2]])),
         mode="STREAMING" if continuous else "BATCH",
-        executionTimeoutMinutes=0 if continuous else 720,
-        tags={aws.DEPLOYMENT_TAG: deployment},
-        jobDriver={
-            "sparkSubmit": {
-                "entryPoint": script,
-                "entryPointArguments": [f"{root}/workbench", *arguments],
-            }
-        },
-        configurationOverrides={
-            "applicationConfiguration": [
-                {"classification": "spark-defaults", "properties": emr.serverless_conf(world)}
-            ],
-            "monitoringConfiguration": {
-                "s3MonitoringConfiguration": {"logUri": _log_folder(world)}
-            },
-        },
+        minutes=0 if continuous else 720,
+        arguments=json.dumps([f"{root}/workbench", *arguments]),
+        settings=json.dumps(emr.serverless_conf(world)),
+        log_folder=_log_folder(world),
     )
-    return {"applicationId": application, "jobRunId": job_run["jobRunId"]}
-
-
-def _call(world: World, operation: str, **params: Any) -> dict[str, Any]:
-    return aws.call(world.region, "emr-serverless", operation, **params)
+    job_run = aws.call(world.region, "emr-serverless", "start_job_run", **request)
+    return str(job_run["jobRunId"])
 
 
 def _log_folder(world: World) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import nbformat
 
 from ..base import StackError, World, aws, files, paths
-from ..spark import emr
 from . import notebooks
 from .execute import ExecutionResult
 
+START_TEMPLATE = Path(__file__).with_name("start_notebook_execution.yaml")
 FINAL_STATES = {"FINISHED", "FAILED", "STOPPED"}
 
 
@@ -77,26 +77,30 @@ def _start_execution(
 ) -> str:
     """Start the execution of a published notebook; return its id."""
     cluster, role, cluster_group, notebook_group = find_cluster(world)
-    with emr.submitting_to(cluster):
-        execution = aws.call(
-            world.region,
-            "emr",
-            "start_notebook_execution",
-            NotebookExecutionName=f"{world.stack.deployment} {name}",
-            NotebookS3Location={"Bucket": bucket, "Key": f"workbench/notebooks/{name}"},
-            OutputNotebookS3Location={"Bucket": bucket, "Key": output},
-            NotebookParams=json.dumps(values),
-            # Without these, EMR creates default security groups, which the studio's role must not
-            # create, and which no template would delete
-            ExecutionEngine={
-                "Id": cluster,
-                "Type": "EMR",
-                "MasterInstanceSecurityGroupId": cluster_group,
-            },
-            NotebookInstanceSecurityGroupId=notebook_group,
-            ServiceRole=role,
-            Tags=[{"Key": aws.DEPLOYMENT_TAG, "Value": world.stack.deployment}],
-        )
+    request = aws.fill(
+        START_TEMPLATE,
+        deployment=world.stack.deployment,
+        tag=aws.DEPLOYMENT_TAG,
+        name=name,
+        bucket=bucket,
+        output=output,
+        values=json.dumps(json.dumps(values)),
+        cluster=cluster,
+        cluster_group=cluster_group,
+        notebook_group=notebook_group,
+        role=role,
+    )
+    try:
+        execution = aws.call(world.region, "emr", "start_notebook_execution", **request)
+    except StackError as e:
+        if aws.error_code(e) not in ("ValidationException", "InvalidRequestException"):
+            raise
+        raise StackError(
+            f"the cluster accepts no notebook: {e.message}",
+            location=cluster,
+            hint="an idle cluster terminates; create another one: "
+            "`deploy/up.sh emr schedule -p Generation=<one more than last time>`",
+        ) from e
     return str(execution["NotebookExecutionId"])
 
 

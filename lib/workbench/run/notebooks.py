@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, Sequence
 
-import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from ..base import ParamsError, did_you_mean, first_line, paths, yaml_files
 
@@ -200,7 +200,7 @@ def convert_parameters(notebooks: dict[Path, Any], parameters: dict[str, Any]) -
 
     Args:
         notebooks: {path: notebook}.
-        parameters: {name: value}; a text is parsed as YAML unless the declared type is text.
+        parameters: {name: value}; a text is converted to the type of the default.
 
     Returns:
         {name: converted value}.
@@ -224,20 +224,16 @@ def convert_parameters(notebooks: dict[Path, Any], parameters: dict[str, Any]) -
 
 
 def _convert_value(name: str, value: Any, default: Any) -> Any:
-    problem = ""
-    if isinstance(value, str) and not isinstance(default, str):
-        try:
-            value = yaml_files.parse(value)
-        except yaml.YAMLError as e:
-            problem = f", which is not YAML: {first_line(e)}"
-    if isinstance(default, float) and type(value) is int:
-        value = float(value)
-    has_type = default is None or type(value) is type(default)
-    if problem or not has_type:
+    if default is None:
+        return value
+    try:
+        adapter = TypeAdapter(type(default), config={"allow_inf_nan": False})
+        value = adapter.validate_python(value)
+    except ValidationError as e:
         raise ParamsError(
-            f"parameter {name} is {value!r:.200} ({type(value).__name__}){problem}",
+            f"parameter {name} is {value!r:.200}: {e.errors()[0]['msg']}",
             expected=f"a value of the type of its default, {default!r}",
-        )
+        ) from None
     # relative to the user's working directory; the kernel starts in the notebook's folder
     if name.endswith("_dir") and value:
         return str(Path(value).expanduser().absolute())

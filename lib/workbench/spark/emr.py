@@ -11,13 +11,13 @@ import contextlib
 import datetime as dt
 import getpass
 import threading
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable
 from urllib.parse import urlsplit
 
 from pyspark.sql.connect.client import ChannelBuilder
 
 from ..base import StackError, World, aws, paths
-from .settings import hudi_conf, load_conf
+from .settings import load_conf
 
 # Below the lake's root: the library with its packages (see run.publish).
 ENVIRONMENT_ARCHIVE = "workbench/environment.tar.gz"
@@ -43,30 +43,7 @@ def serverless_conf(world: World) -> dict[str, str]:
     """
     root = world.lake.root
     archive = load_conf("emr-serverless", root=root, archive=ENVIRONMENT_ARCHIVE)
-    return load_conf("emr", root=root, **world.spark.model_dump()) | hudi_conf() | archive
-
-
-@contextlib.contextmanager
-def submitting_to(cluster: str) -> Iterator[None]:
-    """Translate the errors of a notebook that this block submits to a cluster.
-
-    Args:
-        cluster: id of the EMR cluster.
-
-    Raises:
-        StackError: the cluster has ended.
-    """
-    try:
-        yield
-    except StackError as e:
-        if aws.error_code(e) not in ("ValidationException", "InvalidRequestException"):
-            raise
-        raise StackError(
-            f"the cluster accepts no notebook: {e.message}",
-            location=cluster,
-            hint="an idle cluster terminates; create another one: "
-            "`deploy/up.sh emr schedule -p Generation=<one more than last time>`",
-        ) from e
+    return load_conf("emr", root=root, **world.spark.model_dump()) | load_conf("hudi") | archive
 
 
 def session_name(world: World) -> str:

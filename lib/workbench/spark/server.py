@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..base import environment, local_path, split_host_port, state_dir
+from ..base import local_path, split_host_port, state_dir
 from ..base.models import Spark
 from ..base.paths import service_path
 from ..stack import artifacts, cds, services
-from ..stack.process import data_dir, temp_dir
+from ..stack.process import temp_dir
 from . import settings
 
 # Empty default files of HDFS, MapReduce and YARN. They precede Hadoop's own files on the class path
@@ -60,7 +60,7 @@ def server_conf(spark: Spark, tables: str, endpoint: str = "", region: str = "")
         f"-Dderby.system.home={state_dir() / 'data'}",
         *services.java_logging_options("spark", "warn"),
     ]
-    conf = settings.hudi_conf() | settings.load_conf("spark-defaults")
+    conf = settings.load_conf("hudi") | settings.load_conf("spark-defaults")
     conf |= settings.load_conf(
         "server",
         class_path=class_path_text,
@@ -91,19 +91,6 @@ def remove_incomplete_metastore(metastore: Path) -> None:
         shutil.rmtree(metastore, ignore_errors=True)
 
 
-def create_spark_home() -> Path:
-    """Return a new folder of this instance with Spark's programs.
-
-    The workers of a cluster on this machine write the logs of their executors below SPARK_HOME.
-    """
-    home = data_dir("spark_home")
-    shutil.rmtree(home)
-    home.mkdir()
-    for name in ("bin", "jars"):
-        (home / name).symlink_to(artifacts.package_dir("pyspark") / name)
-    return home
-
-
 def main(arguments: dict[str, Any]) -> None:
     """Serve until SIGTERM.
 
@@ -118,8 +105,7 @@ def main(arguments: dict[str, Any]) -> None:
     remove_incomplete_metastore(state_dir() / "data" / "metastore")
     values = server_conf(spark, arguments["tables"], arguments["endpoint"], arguments["region"])
     conf = SparkConf().setAll(list(values.items()))
-    with environment.replaced("SPARK_HOME", str(create_spark_home())):
-        session = SparkSession.builder.config(conf=conf).getOrCreate()
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
     jvm: Any = session._jvm
     address = jvm.java.net.InetSocketAddress("127.0.0.1", port)
     builder = jvm.org.sparkproject.connect.grpc.netty.NettyServerBuilder.forAddress(address)

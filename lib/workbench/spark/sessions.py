@@ -23,7 +23,7 @@ from ..base import (
     wait_until,
 )
 from ..base.state import State
-from .settings import hudi_conf, session_conf
+from .settings import load_conf, session_conf
 
 # Limit of the metadata of a gRPC response, in bytes. It contains Java's stack trace
 # (conf/spark-defaults.conf).
@@ -63,7 +63,7 @@ def _classic_session(world: World) -> SparkSession:
     # without `master`, Spark uses the master of its configuration (on EMR) or of spark-submit
     if world.spark.master:
         builder = builder.master(world.spark.master)
-    builder = builder.config(map={**hudi_conf(), **session_conf()})
+    builder = builder.config(map={**load_conf("hudi"), **session_conf()})
     return _configure(builder.getOrCreate(), world)
 
 

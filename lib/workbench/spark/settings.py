@@ -24,11 +24,6 @@ def load_conf(name: str, **values: object) -> dict[str, str]:
     return settings
 
 
-def hudi_conf() -> dict[str, str]:
-    """Return the settings that Hudi requires at the start of Spark."""
-    return load_conf("hudi")
-
-
 def session_conf() -> dict[str, str]:
     """Return the settings of every session, embedded or external."""
     conf = load_conf("session")

@@ -18,9 +18,6 @@ from ..base.paths import ensure_private_dir
 from . import artifacts
 
 FOLDER = artifacts.LIB / "cds"
-# The first bytes of an archive. Java writes them last: a killed Java leaves zeros.
-MAGIC = 0xF00BABA8.to_bytes(4, "little")
-MIN_FREE_BYTES = 2 << 30  # the archives of all services take about 450 MB
 MAX_ARCHIVES = 2  # of one service: for two combinations of world and settings
 
 
@@ -86,8 +83,6 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
     archive = _archive(scratch.name, java_options, [_base_archive(), *class_path])
     if archive.exists():
         return _use(archive)  # it names the base archive
-    if shutil.disk_usage(FOLDER).free < MIN_FREE_BYTES:
-        return base
     scratch.mkdir(parents=True, exist_ok=True)
     new = scratch / archive.name
     new.touch()  # so that `process.writes_archive` finds it
@@ -97,12 +92,9 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
 def keep(scratch: Path) -> None:
     """Move the complete archive of a stopped service to its place, and remove older ones."""
     for file in scratch.glob("*.jsa"):
+        if not file.stat().st_size:  # Java could not write it
+            continue
         with contextlib.suppress(OSError):  # without an archive the next start takes longer
-            with file.open("rb") as content:
-                is_complete = content.read(len(MAGIC)) == MAGIC
-            if not is_complete:
-                file.unlink()
-                continue
             _store(file, FOLDER / file.name)
             stored = FOLDER.glob(f"{scratch.name}-*.jsa")
             for old in sorted(stored, key=lambda path: path.stat().st_mtime)[:-MAX_ARCHIVES]:
@@ -110,14 +102,8 @@ def keep(scratch: Path) -> None:
 
 
 def jar_of(folder: Path) -> Path:
-    """Return a jar with the files of a folder, since CDS accepts no folder on a class path.
-
-    If it cannot be written, the folder is returned: the service then starts without an archive.
-    """
+    """Return a jar with the files of a folder, since CDS accepts no folder on a class path."""
     jar = _archive(folder.name, [], sorted(folder.iterdir())).with_suffix(".jar")
-    try:
-        if not jar.exists():
-            os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
-    except OSError:
-        return folder
+    if not jar.exists():
+        os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
     return jar

@@ -3,11 +3,13 @@
 import os
 import shutil
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Callable
 
 import psutil
 
-from ..base import ROOT, WorkbenchError, World, aws
+from ..base import ROOT, StackError, WorkbenchError, World, aws
 from . import artifacts, process, services
 
 MEMORY_GIB = 6  # upper limit of the whole stack; the heaps of its parts add up to less
@@ -41,37 +43,59 @@ class Finding:
 
 def examine(world: World) -> list[Finding]:
     """Return a Finding for each check. No process is started and nothing is changed."""
-    findings = [_check_pyspark()]
+    findings = [_check("pyspark", _pyspark)]
     if world.stack.embedded:
         findings += [
             _check_memory(),
-            _check_disk(ROOT / "var"),
-            _check_java(),
+            _check("disk", partial(_disk, ROOT / "var")),
+            _check("Java", _java),
             _check_files(*services.optional_artifacts(world)),
             *_check_ports(world),
         ]
     if world.stack.deployment:
-        findings.append(_check_account(world))
+        findings.append(_check("AWS", partial(_account, world)))
     return findings
 
 
-def _check_account(world: World) -> Finding:
+def _check(subject: str, look: Callable[[], str]) -> Finding:
+    """Return the Finding of a function that returns what it found, or raises WorkbenchError."""
     try:
-        arn = aws.call(world.region, "sts", "get_caller_identity")["Arn"]
+        return Finding(subject, look())
     except WorkbenchError as e:
-        return Finding("AWS", f"{e.message}: {e.location}", e.hint or f"check {world.file}")
-    return Finding("AWS", f"{arn} in {world.region}")
+        detail = f"{e.message}: {e.location}".rstrip(": ")
+        return Finding(subject, detail, e.hint or "check the params file")
 
 
-def _check_pyspark() -> Finding:
-    """Check the pyspark that would be imported: PYTHONPATH may name that of another Spark."""
-    try:
-        version, folder = artifacts.versions()["spark"], artifacts.package_dir("pyspark")
-    except WorkbenchError as e:
-        return Finding("pyspark", e.message, e.hint or "run `make install`")
-    if version in (folder / "version.py").read_text(encoding="utf-8"):
-        return Finding("pyspark", f"{version} in {folder}")
-    return Finding("pyspark", f"not {version}: {folder}", "unset PYTHONPATH, run `make install`")
+def _account(world: World) -> str:
+    return f"{aws.call(world.region, 'sts', 'get_caller_identity')['Arn']} in {world.region}"
+
+
+def _pyspark() -> str:
+    """Find the pyspark that would be imported: PYTHONPATH may name that of another Spark."""
+    version, folder = artifacts.versions()["spark"], artifacts.package_dir("pyspark")
+    if version not in (folder / "version.py").read_text(encoding="utf-8"):
+        raise StackError(f"not {version}: {folder}", hint="unset PYTHONPATH, run `make install`")
+    return f"{version} in {folder}"
+
+
+def _java() -> str:
+    return f"{artifacts.versions()['java']} at {artifacts.java_home()}"
+
+
+def _disk(folder: Path) -> str:
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    for path in (existing, *folder.glob("*")):
+        if not os.access(path, os.W_OK):  # var/ and its content after one `sudo make`
+            raise StackError(
+                f"{path} is not writable: it belongs to user {path.stat().st_uid}",
+                hint='sudo chown -R "$(id -un)" var runs',
+            )
+    free = shutil.disk_usage(existing).free / 2**30
+    detail = f"{free:.1f} GiB free for {folder}"
+    if free < DISK_GIB:
+        remedy = f"free some space: {DISK_GIB} GiB are needed (`make clean` removes service data)"
+        raise StackError(detail, hint=remedy)
+    return detail
 
 
 def _check_memory() -> Finding:
@@ -84,27 +108,6 @@ def _check_memory() -> Finding:
         "spark.driver_memory in params/local.yaml"
     )
     return Finding("memory", detail, remedy, is_warning=free >= MEMORY_GIB / 2)
-
-
-def _check_disk(folder: Path) -> Finding:
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    for path in (existing, *folder.glob("*")):
-        if not os.access(path, os.W_OK):  # var/ and its content after one `sudo make`
-            detail = f"{path} is not writable: it belongs to user {path.stat().st_uid}"
-            return Finding("disk", detail, 'sudo chown -R "$(id -un)" var runs')
-    free = shutil.disk_usage(existing).free / 2**30
-    detail = f"{free:.1f} GiB free for {folder}"
-    if free >= DISK_GIB:
-        return Finding("disk", detail)
-    remedy = f"free some space: {DISK_GIB} GiB are needed (`make clean` removes service data)"
-    return Finding("disk", detail, remedy)
-
-
-def _check_java() -> Finding:
-    try:
-        return Finding("Java", f"{artifacts.versions()['java']} at {artifacts.java_home()}")
-    except WorkbenchError as e:
-        return Finding("Java", f"{e.message}: {e.location}", e.hint)
 
 
 def _check_files(*optional: str) -> Finding:

@@ -1,21 +1,21 @@
 """Start, stop and inspect the stack: up, ensure_running, down, status.
 
 In an embedded world the workbench starts and stops the services, except those that the world does
-not manage (`managed: false`). A service that was started for another world is restarted. An instance
-keeps the port base that it was created with. Of a service that is not managed, and in any other world,
-these functions check that it can be reached (see `remote`), and start nothing.
+not manage (`managed: false`). A service that was started for another world is restarted. Of a service
+that is not managed, and in any other world, these functions check that it can be reached (see
+`remote`), and start nothing.
 """
 
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, ContextManager, Iterable, Optional, Sequence, TypeVar
 
-from ..base import ServiceLost, StackError, World, http, logs, params, paths, pidfiles, secrets, tls
+from ..base import ServiceLost, StackError, World, logs, params, paths, pidfiles, secrets, tls
 from ..base.wait import file_lock
 from . import artifacts, cds, process, remote, services
 from .artifacts import Progress
 from .process import Status
-from .services import get_service, has_service, with_dependencies
+from .services import get_service, with_dependencies
 
 T = TypeVar("T")
 
@@ -62,8 +62,6 @@ def up(
     world = world.base
     artifacts.ensure(*services.optional_artifacts(world))
     with _stack_lock():
-        # under the lock: another process may just have created the instance
-        _require_port_base(world)
         _start(world, selected, progress)
     return [*(process.status(get_service(name), world) for name in selected), *reachable]
 
@@ -75,7 +73,8 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     tls.ensure()
     cds.create_base_archive()
     started_at = time.monotonic()
-    outdated = _outdated(world, names)
+    names = _with_on_demand(world, names)
+    outdated = [name for name in names if process.is_outdated(get_service(name), world)]
     own_ports = {port for name in outdated for port in pidfiles.read(name)["ports"]}
     for name in outdated:  # none is stopped that could not start again
         process.require_free_ports(get_service(name), world, own_ports)
@@ -91,32 +90,17 @@ def _start(world: World, names: list[str], progress: Progress = lambda text: Non
     # Services start without waiting for their dependencies. Connect retries until Kafka is ready, and
     # loads its plugins meanwhile.
     _run_parallel(start, names)
-    if "connect" in names:
-        _run_parallel(start, set(_used_by_connectors(world)).difference(names))
 
 
-def _used_by_connectors(world: World) -> list[str]:
-    """Return the services started on demand whose port a deployed connector has.
+def _with_on_demand(world: World, names: list[str]) -> list[str]:
+    """Return these services; with Connect also those on demand that this instance has run.
 
-    Without them its tasks would fail. Connect must be running.
-
-    Raises:
-        StackError: Connect does not list its connectors.
+    Without them the tasks of deployed connectors would fail.
     """
-    url = f"{world.connect.url}/connectors?expand=info"
-    response = http.call("Kafka Connect", "GET", url, auth=world.connect.auth)
-    if not response.ok:
-        raise StackError(
-            f"Kafka Connect does not list its connectors: status {response.status_code}",
-            location=url,
-            hint=f"read {process.log_file('connect')}; then run `workbench up` again",
-        )
-    on_demand = [name for name in services.ON_DEMAND_SERVICES if has_service(world, name)]
-    return [name for name in on_demand if str(get_service(name).ports(world)[0]) in response.text]
-
-
-def _outdated(world: World, names: list[str]) -> list[str]:
-    return [name for name in names if process.is_outdated(get_service(name), world)]
+    used = [
+        name for name in services.ON_DEMAND_SERVICES if (paths.state_dir() / "data" / name).exists()
+    ]
+    return with_dependencies(world, [*names, *used]) if "connect" in names else names
 
 
 def ensure_running(world: World, *names: str) -> None:
@@ -135,15 +119,16 @@ def ensure_running(world: World, *names: str) -> None:
     _check_unmanaged(world, names)
     if not world.stack.embedded:
         return
-    _require_port_base(world)
     secrets.validate_environment(services.SECRETS)
     selected = with_dependencies(world, names)
     world = world.base
-    outdated = _outdated(world, selected)
-    for name in outdated:
-        print(f"{name} runs with other settings than those of world '{world.name}': restarting it")
-    ready = _run_parallel(lambda name: process.is_ready(get_service(name), world), selected)
-    to_start = [n for n, is_ready in zip(selected, ready) if n in outdated or not is_ready]
+    found = _run_parallel(lambda name: process.status(get_service(name), world), selected)
+    for row in found:
+        if row.state == "outdated":
+            print(
+                f"{row.name} runs with other settings than those of world '{world.name}': restarting it"
+            )
+    to_start = [row.name for row in found if row.state != "up"]
     if to_start:
         up(world, to_start)
 
@@ -197,13 +182,7 @@ def status(world: World) -> list[Status]:
     world = world.base
     external = [name for name in remote.service_names(world) if not world.manages(name)]
     own = [*services.DEFAULT_SERVICES, *services.ON_DEMAND_SERVICES, *pidfiles.names()]
-    own = [
-        name
-        for name in dict.fromkeys(own)
-        if name in services.SERVICES and has_service(world, name)
-    ]
-    if own:
-        _require_port_base(world)
+    own = [name for name in dict.fromkeys(own) if name in services.SERVICES and world.manages(name)]
     return [
         *_run_parallel(lambda name: process.status(get_service(name), world), own),
         *_run_parallel(lambda name: remote.probe(world, name), external),
@@ -243,26 +222,4 @@ def service_down_error(world: World, name: str, address: str = "") -> Optional[S
         expected="a running service while a notebook runs",
         hint="`workbench up` starts it again. Then run the notebook's set-up cell, and this one "
         "again; nothing is lost",
-    )
-
-
-def _require_port_base(world: World) -> None:
-    """Raise StackError if this instance was created with another port base than this world has.
-
-    WORKBENCH_PORT_BASE may have changed, or a kernel loaded its world before the instance was
-    created again.
-    """
-    stored, expected = paths.stored_port_base(), world.stack.port_base
-    if stored in (None, expected):
-        return
-    raise StackError(
-        f"instance {paths.instance_name()} was created with port base {stored}, and this world was "
-        f"loaded with {expected}",
-        location=str(paths.port_base_file()),
-        expected="the ports that the instance was created with; nothing was changed",
-        hint="`unset WORKBENCH_PORT_BASE`, and load the world again (a notebook's set-up cell does). "
-        "To create the instance with other ports, without its data: "
-        f"`export WORKBENCH_INSTANCE={paths.instance_name()}; workbench down && workbench clean && "
-        f"WORKBENCH_PORT_BASE={expected} workbench up`. To run a second one beside it, set another "
-        "WORKBENCH_INSTANCE as well",
     )

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from string import Template
@@ -22,6 +22,7 @@ from ..base import (
     WorkbenchError,
     World,
     params,
+    paths,
     pidfiles,
     split_host_port,
     state_dir,
@@ -120,8 +121,6 @@ class Status:
 
     Attributes:
         state: up, starting, outdated, stopped, died, port-conflict or unreachable.
-        seconds: time since the start.
-        memory_mb: resident memory in MiB, with that of child processes.
         log: path of the log file, empty without a log file.
     """
 
@@ -129,10 +128,24 @@ class Status:
     state: str
     port: int
     pid: Optional[int] = None
-    seconds: Optional[float] = None
-    memory_mb: Optional[int] = None
     log: str = ""
     detail: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start of the process; 0 without one."""
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            return time.time() - psutil.Process(self.pid).create_time() if self.pid else 0
+        return 0
+
+    @property
+    def memory_mb(self) -> int:
+        """Resident memory in MiB, with that of child processes; 0 without a process."""
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self.pid)
+            family = [process, *process.children(recursive=True)] if self.pid else []
+            return sum(each.memory_info().rss for each in family) >> 20
+        return 0
 
 
 def service_id(name: str) -> str:
@@ -242,13 +255,6 @@ def down_reason(name: str) -> str:
     return "is stopped"
 
 
-def is_ready(service: Service, world: World) -> bool:
-    """Return whether the service runs and responds correctly in its protocol."""
-    with contextlib.suppress(Exception):  # every client raises its own error for "not yet"
-        return running_process(service.name) is not None and service.ready(world)
-    return False
-
-
 def _is_free(port: int) -> bool:
     """Return whether no process listens on a loopback port."""
     with socket.socket() as probe:
@@ -340,9 +346,9 @@ def require_free_ports(service: Service, world: World, ignored: Collection[int] 
 def _spawn(service: Service, world: World) -> None:
     """Start the process of a service and write its pid file."""
     name = service.name
-    pid_file, scratch = pidfiles.pid_file(name), temp_dir(name)
+    scratch = temp_dir(name)
     shutil.rmtree(scratch, ignore_errors=True)
-    for folder in (log_file(name).parent, pid_file.parent, scratch):
+    for folder in (log_file(name).parent, scratch):
         folder.mkdir(parents=True, exist_ok=True)
     service.initialize(world)
     command = service.command(world)
@@ -378,9 +384,7 @@ def _spawn(service: Service, world: World) -> None:
         "stop_signal": service.stop_signal,
         "fingerprint": service.fingerprint(world),
     }
-    unfinished = pid_file.with_suffix(".new")
-    unfinished.write_text(json.dumps(record))
-    unfinished.replace(pid_file)
+    paths.write_private_file(pidfiles.pid_file(name), json.dumps(record).encode())
 
 
 def writes_archive(name: str) -> bool:
@@ -472,21 +476,15 @@ def status(service: Service, world: World) -> Status:
     owner = None if process else port_owner(port)
     if owner:
         return Status(name, "port-conflict", port, log=log, detail=owner)
-    died = Status(name, "died", port, log=log, detail=disk_full_message())
+    if process is None and not has_run:
+        return Status(name, "stopped", port)
     if process is None:
-        return died if has_run else Status(name, "stopped", port)
-    try:
-        family = [process, *process.children(recursive=True)]
-        memory = sum(each.memory_info().rss for each in family) >> 20
-        age = time.time() - process.create_time()
-    except psutil.Error:  # it has just ended
-        return died
-    up = Status(name, "up", port, process.pid, age, memory, log)
+        return Status(name, "died", port, log=log, detail=disk_full_message())
     if is_outdated(service, world):
+        port = pidfiles.read(name)["ports"][0]
         detail = f"runs with other settings than those of world '{world.name}'; `workbench up` restarts it"
-        return replace(up, state="outdated", port=pidfiles.read(name)["ports"][0], detail=detail)
-    return (
-        up
-        if is_ready(service, world)
-        else replace(up, state="starting", detail=disk_full_message())
-    )
+        return Status(name, "outdated", port, process.pid, log, detail)
+    with contextlib.suppress(Exception):  # every client raises its own error for "not yet"
+        if service.ready(world):
+            return Status(name, "up", port, process.pid, log)
+    return Status(name, "starting", port, process.pid, log, disk_full_message())

@@ -1,11 +1,15 @@
 """Services that the workbench does not start: check that they can be reached."""
 
 import socket
-from typing import Any, Optional, Sequence
+from pathlib import Path
+from typing import Any, Sequence
 
-from ..base import StackError, World, aws, paths, registries, split_host_port
+from ..base import StackError, World, aws, params, paths, registries, split_host_port
 from . import services
 from .process import Status
+
+# The requests of services that have an API of AWS; any other service has an address.
+AWS_PROBES = Path(__file__).with_suffix(".yaml")
 
 
 def service_names(world: World) -> tuple[str, ...]:
@@ -33,9 +37,17 @@ def check_reachable(world: World, names: Sequence[str]) -> list[Status]:
 
 def probe(world: World, name: str) -> Status:
     """Return whether a service can be reached, over the AWS API or at its address."""
-    request = api_request(world, name)
+    section = getattr(world, params.SECTION_OF_SERVICE.get(name, name))
+    kind = getattr(section, "kind", "")
+    requests = aws.fill(
+        AWS_PROBES,
+        world=world,
+        bucket=paths.parse_s3_uri(world.lake.root)[0],
+        registries=registries.glue_registries(world),
+    )
+    request = requests.get(f"{name} {kind}".strip())
     try:
-        detail = _probe_api(world, *request) if request else _connect(world, name)
+        detail = _call_api(world, **request) if request else _connect(world, name)
     except StackError as e:
         return Status(name, "unreachable", 0, detail=f"{e.message} ({e.location})")
     return Status(name, "up", 0, detail=detail)
@@ -55,31 +67,10 @@ def _connect(world: World, name: str) -> str:
     return address
 
 
-def _probe_api(world: World, service: str, operation: str, params: dict[str, Any]) -> str:
+def _call_api(world: World, service: str, operation: str, params: dict[str, Any]) -> str:
     """Call the AWS API, and return the service and its region."""
     response = aws.call(world.region, service, operation, **params)
     region = response.get("BucketRegion", world.region)
     if region != world.region:
         raise StackError(f"the bucket is in {region}, not {world.region}", location=str(world.file))
     return f"{service}, {world.region}"
-
-
-def api_request(world: World, name: str) -> Optional[tuple[str, str, dict[str, Any]]]:
-    """Return the AWS request that probes a service, None for a service with an address.
-
-    Returns:
-        (AWS service, operation, parameters).
-    """
-    if name == "lake":
-        bucket = paths.parse_s3_uri(world.lake.root)[0]
-        return "s3", "head_bucket", {"Bucket": bucket}
-    if name == "connect" and world.connect.kind == "msk":
-        return "kafkaconnect", "list_connectors", {"maxResults": 1}
-    if name == "apicurio" and world.registry.kind == "glue":
-        registry = {"RegistryName": registries.glue_registries(world)["value"]}
-        return "glue", "get_registry", {"RegistryId": registry}
-    if name == "spark" and world.spark.kind == "emr_serverless":
-        return "emr-serverless", "get_application", {"applicationId": world.spark.url}
-    if name == "query" and world.query.kind == "athena":
-        return "athena", "get_work_group", {"WorkGroup": world.stack.deployment}
-    return None

@@ -343,7 +343,7 @@ class Spark(Service):
             "JAVA_HOME": str(artifacts.java_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "SPARK_HOME": str(artifacts.package_dir("pyspark")),
+            "SPARK_HOME": str(data_dir("spark_home")),
             "PYSPARK_PYTHON": str(paths.service_path(Path(sys.executable))),
             # Spark needs it to start an executor. PySpark's wheel lacks the file that contains it.
             "SPARK_SCALA_VERSION": str(artifacts.versions()["scala"]),
@@ -351,6 +351,14 @@ class Spark(Service):
             "SPARK_LAUNCHER_OPTS": " ".join([*JAVA_OPTIONS, *cds.base_options()]),
             **{name: value for name, value in params.lake_variables(world).items() if value},
         }
+
+    def initialize(self, world: World) -> None:
+        """Create a new SPARK_HOME: workers of a cluster on this machine write their executors' logs into it."""
+        home = data_dir("spark_home")
+        shutil.rmtree(home)
+        home.mkdir()
+        for name in ("bin", "jars"):
+            (home / name).symlink_to(artifacts.package_dir("pyspark") / name)
 
     def command(self, world: World) -> list[str]:
         return [sys.executable, "-m", "workbench.spark.server", json.dumps(self.settings(world))]
@@ -386,16 +394,11 @@ def get_service(name: str) -> Service:
     return SERVICES[name]
 
 
-def has_service(world: World, name: str) -> bool:
-    """Return whether the embedded stack of a world starts and stops a service."""
-    return world.manages(name) and (name != "s3" or world.uses_embedded_s3)
-
-
 def with_dependencies(world: World, names: Sequence[str]) -> list[str]:
     """Return those of these services that the world has, each after the services that it needs."""
     ordered: dict[str, None] = {}
     for name in names:
         service = get_service(name)
-        if has_service(world, name):
+        if world.manages(name):
             ordered.update(dict.fromkeys([*with_dependencies(world, service.depends_on), name]))
     return list(ordered)
