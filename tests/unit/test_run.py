@@ -258,7 +258,7 @@ def test_secrets_of_the_secrets_manager_are_masked_in_a_run(account, monkeypatch
     monkeypatch.setattr(runner, "execute_notebook", prints_it)
     folder = runner.run(["11_source_database"], "aws", progress=False).folder
     written = [f.read_text() for f in folder.rglob("*") if f.is_file()]
-    assert len(written) == 3 and "canary-of" not in "".join(written)
+    assert len(written) == 4 and "canary-of" not in "".join(written)
     assert any(f"it is {secrets.MASK}" in text for text in written)
 
 
@@ -351,8 +351,11 @@ def test_a_failure_ends_its_track_only_and_no_file_of_the_run_has_a_secret(
         "run.json",
         "report.html",
         "11_a.ipynb",
+        "11_a.html",
         "12_b.ipynb",
+        "12_b.html",
         "21_d.ipynb",
+        "21_d.html",
     }
     assert not [f for f in written if canary in f.read_text()] and canary not in lines
     page = result.report.read_text()
@@ -390,11 +393,18 @@ def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
     assert found.folder == killed and found.notebooks[0].status == "pending"
 
 
-def test_all_run_where_there_is_no_run_to_resume(project, capsys):
+def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):
+    def fail(notebook, folder):
+        raise ValueError("no template")
+
+    monkeypatch.setattr(runner.export, "to_html", fail)
     green = earlier([write(project, "10_outbox/11_a.ipynb", "1")], "passed")
     result = runner.run(["11"], resume=True)
-    assert result.status == "passed" and result.folder != green and result.notebooks[0].cells
-    assert "no run to resume" in capsys.readouterr().out
+    lines = capsys.readouterr().out
+    assert result.status == "passed" and "no HTML page: no template" in lines
+    assert "no run to resume" in lines and result.folder != green and result.notebooks[0].cells
+    assert (result.folder / "notebooks" / "10_outbox" / "11_a.ipynb").is_file()
+    assert not list(result.folder.rglob("11_a.html"))
 
 
 def test_a_killed_kernel_and_a_slow_notebook_fail_with_a_clear_message(project):

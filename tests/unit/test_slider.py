@@ -6,13 +6,12 @@ import nbformat
 import pandas as pd
 import pytest
 from browser import needs_browser, shown
-from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from workbench import explore, hudi
 from workbench.base import params
 from workbench.base.errors import LakeError
 from workbench.explore import frames
-from workbench.run import run_record
+from workbench.run import export, run_record
 
 TABLE = hudi.Table("artists", "file:/lake/artists", ("id",), "__lsn")
 LABELS = ["loaded", "moved", "cleaned"]
@@ -88,17 +87,12 @@ def test_each_output_has_an_id_of_its_own(world):
     assert len(first) == len(second) == 1 and first != second
 
 
-def as_page(book):
-    """Return a saved notebook as JupyterLab exports it."""
-    return HTMLExporter().from_notebook_node(book)[0]
-
-
 def test_the_page_of_a_headless_run_has_the_frames(world):
     page = explore.slider(world, TABLE, at="moved")._repr_html_()
     output = new_output("display_data", {"text/html": page})
     cell = new_code_cell("slider", outputs=[output])
     book = nbformat.from_dict(run_record.mask_secrets(new_notebook(cells=[cell])))
-    assert list(details(as_page(book))) == LABELS
+    assert list(details(export.to_html(book))) == LABELS
 
 
 @needs_browser
@@ -107,7 +101,7 @@ def test_a_move_shows_the_frame_of_the_label(world, tmp_path, is_exported):
     page = explore.slider(world, TABLE, at="moved")._repr_html_()
     if is_exported:  # the page of a headless run
         output = new_output("display_data", {"text/html": page})
-        page = as_page(new_notebook(cells=[new_code_cell("slider", outputs=[output])]))
+        page = export.to_html(new_notebook(cells=[new_code_cell("slider", outputs=[output])]))
     before, after = (shown(tmp_path, page, *actions) for actions in ((), (MOVE,)))
     for dom, label in ((before, "moved"), (after, "loaded")):
         (visible,) = re.findall(r"<details(?![^>]*hidden)[^>]*\bopen\b[^>]*><summary>(\w+)", dom)

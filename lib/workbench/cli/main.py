@@ -22,7 +22,7 @@ from ..base import (
     secrets,
 )
 from ..base.terminal import echo
-from ..run import run_record
+from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
 from . import dlq, failures, operate, own, source
@@ -195,6 +195,9 @@ def lab(browser: bool = typer.Option(True, help="Open the browser.")) -> None:
         "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.root_dir={paths.ROOT}",
         "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb",
+        # HTML exports fold the code of the same cells as JupyterLab. Slides keep their own template.
+        f"--HTMLExporter.template_file={export.TEMPLATE}",
+        "--SlidesExporter.template_file=index.html.j2",
         f"--ServerApp.open_browser={browser}",
     ]
     if os.geteuid() == 0:

@@ -2,6 +2,7 @@
 
     runs/20261121-093000-local/
         notebooks/10_outbox/11_source_database.ipynb    executed copy
+        notebooks/10_outbox/11_source_database.html     executed copy as a page
         run.json                                        status, durations, checks, versions
         report.html                                     see run_record
 
@@ -23,7 +24,7 @@ import nbformat
 from ..base import errors, params, terminal, wait
 from ..spark import emr
 from ..stack import process
-from . import emr_notebook, notebooks, run_record
+from . import emr_notebook, export, notebooks, run_record
 from .execute import ExecutionResult, checks, execute_notebook
 from .run_record import NotebookEntry, RunRecord, count_checks
 
@@ -186,6 +187,12 @@ def _run_one(
     target.parent.mkdir(parents=True, exist_ok=True)
     masked = nbformat.from_dict(run_record.mask_secrets(result.notebook))
     target.write_text(nbformat.writes(masked), encoding="utf-8")
+    try:
+        target.with_suffix(".html").write_text(
+            export.to_html(masked, path.parent), encoding="utf-8"
+        )
+    except Exception as e:  # noqa: BLE001 - a failed export does not end the run
+        echo(f"    no HTML page: {errors.first_line(e)}")
     mark = "✔" if entry.status == "passed" else "✘"
     echo(f"{mark} {entry.path}  {entry.seconds:.1f} s, {count_checks([entry])}")
     if entry.error:
