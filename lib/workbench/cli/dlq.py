@@ -4,7 +4,6 @@ Modules that are slow to import are imported when their command runs.
 """
 
 import base64
-from collections import Counter
 from typing import Any
 
 import typer
@@ -95,15 +94,15 @@ def remove(
     uri = dlq.folder_uri(open_world(world), folder)
     # those that arrive during the confirmation stay
     listed = dlq.list_files(uri)
-    reasons = Counter(record["reason"] for file in listed for record in dlq.read_file(file))
+    reasons = [record["reason"] for file in listed for record in dlq.read_file(file)]
     if not reasons:
         raise _nothing_found(folder)
-    for reason, count in reasons.items():
-        echo(f"{count} with the reason {reason!r}")
+    for reason in dict.fromkeys(reasons):
+        echo(f"{reasons.count(reason)} with the reason {reason!r}")
     confirm("Remove these dead letters?", yes)
     for file in listed:
         files.remove(file)
-    echo(f"dead letters removed: {sum(reasons.values())}")
+    echo(f"dead letters removed: {len(reasons)}")
 
 
 @app.command()

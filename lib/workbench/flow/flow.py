@@ -183,7 +183,6 @@ class CaptureFlow(CaptureSet):
                     is_reached,
                     f"connector {connector} to reach the source's log position",
                     timeout=CAPTURE_TIMEOUT_S,
-                    interval=0.1,
                     failure_reason=partial(connect.failure, world, connector),
                     hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
                 )
