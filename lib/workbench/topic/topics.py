@@ -562,8 +562,9 @@ def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
     """
     if name in names(world):
         return
-    new = [NewTopic(name, partitions, config=config)]
-    created = AdminClient(settings(world)).create_topics(new, request_timeout=TIMEOUT_SECONDS)
+    admin = AdminClient(settings(world))  # a variable: the end of the client ends its requests
+    new = NewTopic(name, partitions, config=config)
+    created = admin.create_topics([new], request_timeout=TIMEOUT_SECONDS)
     _await_results(world, created, "created")
     # the controller has it before the brokers, which clients ask
     wait_until(lambda: name in names(world), f"topic {name!r} to be known", interval=0.02)
