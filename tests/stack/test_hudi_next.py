@@ -32,7 +32,9 @@ def bundles():
 
 def rows(kind, *writes):
     """Return what these writes make of an empty table: [id, text, key as 1.0.2 stores it]."""
-    newest = {id: v for ids, v in writes for id in range(*ids)}
+    newest = {}
+    for ids, v in writes:
+        newest.update({id: max(v, newest.get(id, v)) for id in range(*ids)})
     is_composite = kind == "two_keys"
     return [
         [id, f"{id} in {v}", f"id:{id},a:a{id % 2}" if is_composite else str(id)]
@@ -40,59 +42,55 @@ def rows(kind, *writes):
     ]
 
 
+def on_each(step, *arguments, prefix="", kinds=KINDS):
+    """Return the step for each table: of all kinds, or of some."""
+    return [[step, kind, f"{prefix}{kind}", *arguments] for kind in kinds]
+
+
 def test_both_versions_write_and_read_the_same_tables(bundles, tmp_path):
-    # the ids of the rows, and their version
-    first, second, third = ((0, 10), 1), ((5, 15), 2), ((12, 16), 3)
+    # (first id and the one behind the last, version of the rows); a late one changes nothing
+    first, second, third, late = ((0, 10), 1), ((5, 15), 2), ((12, 16), 3), ((6, 13), 0)
     old, new = bundles.values()
+    count = len(KINDS)
 
-    def on_each(step, *arguments, kinds=KINDS):
-        return [[step, kind, kind, *arguments] for kind in kinds]
+    steps = [["version"], *on_each("write", *first)]
+    steps += [["write", "two_partitions", DAMAGED, *first]]
+    assert hudi_spark.run(old, tmp_path, steps) == ["1.0.2", *[""] * (count + 1)]
 
-    loaded = hudi_spark.run(
-        old,
-        tmp_path,
-        [
-            ["version"],
-            *on_each("write", *first),
-            ["write", "two_partitions", DAMAGED, *first],
-        ],
-    )
-    assert loaded == ["1.0.2", *[""] * (len(KINDS) + 1)]
-
-    steps = [
-        ["version"],
+    writes = [
         *on_each("write", *second),
-        *on_each("read"),
-        *on_each("compact", kinds=MERGE_ON_READ),
-        *[["write", kind, f"new_{kind}", *first] for kind in KINDS],
-        *[["write", kind, f"new_{kind}", *second] for kind in KINDS],
-        *[["read", kind, f"new_{kind}"] for kind in KINDS],
-        # without the options: refused; and with the refusal switched off, the updated rows are there twice
+        *on_each("write", *late),
+        *on_each("write", *first, prefix="new_"),
+        *on_each("write", *second, prefix="new_"),
+        *on_each("write", *late, prefix="new_"),
+    ]
+    reads = [*on_each("read"), *on_each("read", prefix="new_")]
+    compactions = on_each("compact", kinds=MERGE_ON_READ)
+    # without the options: refused; and with the refusal switched off, the updated rows are there twice
+    damage = [
         ["write", "two_partitions", DAMAGED, *second, list(hudi_spark.KEY_OPTIONS)],
         ["write", "two_partitions", DAMAGED, *second, ["new.encoding"]],
         ["read", "two_partitions", DAMAGED],
     ]
-    version, *results = hudi_spark.run(new, tmp_path, steps)
-    assert version == "1.1.1"
-    *results, refusal, unrefused, doubled = results
-    expected = [rows(kind, first, second) for kind in KINDS]
-    count = len(KINDS)
-    assert results[:count] == [""] * count
-    assert results[count : 2 * count] == expected
-    assert results[-3 * count : -count] == [""] * (2 * count)
-    assert results[-count:] == expected
+    results = hudi_spark.run(
+        new, tmp_path, [["version"], *writes, *reads, *compactions, *reads, *damage]
+    )
+    refusal, accepted, doubled = results[-3:]
+    expected = [rows(kind, first, second, late) for kind in KINDS] * 2
+    assert results[: 1 + len(writes)] == ["1.1.1", *[""] * len(writes)]
+    assert results[1 + len(writes) :][: len(reads)] == expected
+    assert results[-3 - len(reads) : -3] == expected
     assert "complex key generator with a single record key" in refusal and "HUDI-7001" in refusal
-    assert unrefused == ""
+    assert accepted == "" and len(doubled) == len(range(*first[0])) + len(range(*second[0]))
     assert [key for _, _, key in doubled if ":" in key] == [f"id:{id}" for id in range(*second[0])]
-    assert len(doubled) == len(range(*first[0])) + len(range(*second[0]))
 
-    last = hudi_spark.run(old, tmp_path, [*on_each("write", *third), *on_each("read")])
-    assert last == [""] * count + [rows(kind, first, second, third) for kind in KINDS]
-    for kind in KINDS:
-        table = hudi_spark.make_table(tmp_path, kind, kind)
-        assert hudi.properties(table)["hoodie.table.version"] == "6"
-        arrow = hudi.read_arrow(table).to_pylist()
-        assert (
-            sorted([r["id"], r["text"], r["_hoodie_record_key"]] for r in arrow)
-            == last[count + KINDS.index(kind)]
-        )
+    for prefix in ("", "new_"):
+        steps = [*on_each("write", *third, prefix=prefix), *on_each("write", *late, prefix=prefix)]
+        results = hudi_spark.run(old, tmp_path, [*steps, *on_each("read", prefix=prefix)])
+        expected = [rows(kind, first, second, late, third) for kind in KINDS]
+        assert results == [*[""] * len(steps), *expected]
+        for kind, stored in zip(KINDS, expected):
+            table = hudi_spark.make_table(tmp_path, kind, f"{prefix}{kind}")
+            assert hudi.properties(table)["hoodie.table.version"] == "6"
+            arrow = hudi.read_arrow(table).to_pylist()
+            assert sorted([r["id"], r["text"], r["_hoodie_record_key"]] for r in arrow) == stored
