@@ -78,9 +78,11 @@ def start(jar):
     return spark
 
 
-def version(spark, folder):
-    """Return the version of Hudi that this Spark has."""
-    return spark._jvm.org.apache.hudi.HoodieVersion.get()
+def bundle(spark, folder):
+    """Return the name of the file that this Spark has Hudi from."""
+    name = "org.apache.hudi.common.table.HoodieTableConfig"
+    domain = spark._jvm.java.lang.Class.forName(name).getProtectionDomain()
+    return domain.getCodeSource().getLocation().getPath().rpartition("/")[2]
 
 
 def write(spark, folder, kind, name, ids, v, leave_out=()):
