@@ -93,11 +93,8 @@ def test_both_versions_write_and_read_the_same_tables(bundles, tmp_path):
         arrow = hudi.read_arrow(table).to_pylist()
         assert sorted([r["id"], r["text"], r["_hoodie_record_key"]] for r in arrow) == stored
 
-    # docs/limits.md: 1.0.2 does not find the ordering field of a table that 1.1.1 has made
-    steps = [*on_each("write", *third, prefix="new_"), *on_each("read", prefix="new_")]
-    late_steps = [*on_each("write", *late, prefix="new_"), *on_each("read", prefix="new_")]
-    results = hudi_spark.run(old, tmp_path, [*steps, *late_steps])
-    assert results[: 2 * count] == [*[""] * count, *expected]
-    found = dict(zip(KINDS, results[3 * count :]))
-    wrong = {kind for kind, stored in zip(KINDS, expected) if found[kind] != stored}
-    assert wrong == {*MERGE_ON_READ}
+    # docs/limits.md: in a Merge-on-Read table that 1.1.1 has made, 1.0.2 does not find the ordering field, and
+    # a late row of a log wins
+    found = dict(zip(KINDS, hudi_spark.run(old, tmp_path, on_each("read", prefix="new_"))))
+    wrong = {kind for kind in KINDS if found[kind] != rows(kind, first, second, late)}
+    assert {"buckets"} <= wrong <= {*MERGE_ON_READ}
