@@ -443,6 +443,19 @@ postgres.execute(world, """
             undo='postgres.execute(world, "DROP FUNCTION hold CASCADE", database=log_based.DATABASE)',
         ),
         Break(
+            'partitions = spark.sql(f"SHOW PARTITIONS',
+            """
+name = "pagila_kafka_connect.pagila_public_film_refined"
+spark.sql(f"INSERT INTO {name} VALUES (2000, NULL, 2000, 99, 1, 't', 'XX')")""",
+            {
+                "partitions in the catalog": "rating=XX",
+                "rows by the statistics": "source 999",
+                "range of film_id by the statistics": "2000",
+                "range of rental_rate by the statistics": "99",
+                "films without a title": "catalog 1",
+            },
+        ),
+        Break(
             "rows = query.sql(spark, everything)",
             """
 import pathlib

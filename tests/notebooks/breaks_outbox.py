@@ -280,6 +280,18 @@ whole, schema = schema, type(schema)([field for field in schema if field.name !=
             undo="files.remove(stray); schema = whole",
         ),
         Break(
+            'made = {field["name"]: field["type"]',
+            """
+_fields = own_avro["fields"]
+_other = {"name": "freight_2", "type": "double"}
+own_avro["fields"] = [_other if field["name"] == "freight" else field for field in _fields]""",
+            {
+                "Avro types, made from a message": "freight_2",
+                "fields of the message, without those of the connector": "freight_2",
+                "fields that may not be missing": "freight_2",
+            },
+        ),
+        Break(
             'published.compare(world, "S2/submit"',
             '_options, options = options, {**options, "hoodie.datasource.write.operation": "delete"}',
             {"differences from S2/submit": "key='--op'"},

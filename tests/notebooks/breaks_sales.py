@@ -149,6 +149,17 @@ write_message(sales.SUMMARY_TOPIC, sales.SUMMARY_TOPIC, 1, stray)""",
                 "orders over all windows": "query 3605",
                 "length of windows": "{1, 600}",
                 "start of windows": "{0, 1}",
+                "rows that the last batch wrote": "result topic",
+            },
+        ),
+        Break(
+            'value = report["published"]',
+            """
+report.loc["end", "published"] = "1755"
+report.loc["watermark", "published"] = report.loc["newest", "published"]""",
+            {
+                "rows of the published batch": "its offsets 128",
+                "the published watermark is ten minutes or more behind": "0 days 00:00:00",
             },
         ),
         reset_from="62_streaming_query",

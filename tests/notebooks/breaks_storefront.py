@@ -38,6 +38,7 @@ STORES = [
             {
                 "healthy services": "['accounts', 'fulfillment', 'fulfillment']",
                 "topics whose lag orders reports": "metrics 2",
+                "endpoints": "orders POST orders",
             },
         ),
         Break(
@@ -199,6 +200,15 @@ postgres.execute(world, "DELETE FROM orders WHERE id = %s", [orders[1]["guid"]],
                 "95 % of the windows end within a second": "expected at most 1,000 ms",
                 "no window has length zero": "actual -",
                 "the longest window ends within five seconds": "expected at most 5,000 ms",
+            },
+        ),
+        Break(
+            "counted = over_time.iloc[-1]",
+            'over_time.loc[len(samples) - 1, ["published", "consumed", "lag"]] += 1',
+            {
+                "events in the picture": ("metrics 501", "model 500"),
+                "consumed events in the picture": "model × consumers",
+                "lag at the end of the picture": "metrics 1",
             },
         ),
         Break(

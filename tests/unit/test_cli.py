@@ -242,6 +242,28 @@ def test_trace_follows_the_row_that_is_named(monkeypatch):
     assert isinstance(refused, LakeError) and "has no captured tables" in refused.message
 
 
+@pytest.mark.parametrize(
+    "state, calls, says",
+    [
+        ("RUNNING", ["restart", "status", "wait_running"], "one is RUNNING"),
+        # nobody waits for a minute until a paused connector runs
+        (
+            "PAUSED",
+            ["restart", "status"],
+            "connector one is PAUSED, and a restart does not resume it",
+        ),
+    ],
+)
+def test_a_connector_is_restarted_and_waited_for(monkeypatch, state, calls, says):
+    monkeypatch.setattr("workbench.cli.operate.open_world", lambda name: name)
+    cluster = mock.Mock(**{"status.return_value": {"state": state}})
+    module(monkeypatch, "connect", **{name: getattr(cluster, name) for name in calls})
+    result = call("connector", "restart", "one", "--world", "mine")
+    assert cluster.mock_calls == [getattr(mock.call, name)("mine", "one") for name in calls]
+    assert says in (result.output or str(result.exception))
+    assert result.exit_code == (state != "RUNNING")
+
+
 def test_no_list_of_names_has_a_list_as_its_default():
     """Click 8.1, the last one for Python 3.9, refuses it. Another version is installed here."""
 

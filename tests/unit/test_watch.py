@@ -19,6 +19,7 @@ from workbench.base import notices, params, paths
 from workbench.base.errors import LakeError, ParamsError, StackError
 from workbench.base.paths import ROOT
 from workbench.base.secrets import Secret
+from workbench.cli import main as command_line
 from workbench.cli import operate as commands
 from workbench.flow.capture import Capture
 from workbench.flow.flow import CaptureFlow
@@ -55,11 +56,18 @@ def observed(*problems, **fields):
 DISK = problem("disk_full", "red", folder="var", mib=100)
 
 
-def test_each_problem_has_a_section_that_says_what_to_do():
+def test_each_problem_has_a_heading_that_says_what_to_do_in_the_section_of_its_signal():
     text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     sections = dict(part.split("\n", 1) for part in text.split("\n### ")[1:])
     for kind, known in PROBLEMS.items():
-        assert f"`{kind}`" in sections[known["signal"]], kind
+        assert f"#### {kind}\n\n" in sections[known["signal"]], kind
+        for name in re.findall(r"operations\.md#(\w+)", known["step"]):
+            assert f"\n#### {name}\n" in text, kind
+    known_commands = typer.main.get_command(command_line.app).commands
+    for words in re.findall(r"`workbench ([a-z ]+)", text):
+        first, *others = words.split()
+        group = getattr(known_commands[first], "commands", None)
+        assert group is None or others[0] in group, words
 
 
 def test_the_texts_of_each_problem_can_be_formatted():
@@ -79,6 +87,7 @@ def test_the_commands_of_each_step_name_the_flow_and_the_world(world):
     reader = FlowReader("payments", world, CaptureFlow([]))
     fields = {
         "hint": "see the docs",
+        "connector": "own_payments",
         "command": "forget payments",
         "folder": "a/b",
     }
@@ -92,6 +101,9 @@ def test_the_commands_of_each_step_name_the_flow_and_the_world(world):
         for kind, known in PROBLEMS.items()
     }
     assert steps["unread_old"].startswith("workbench ingest payments --world local")
+    assert steps["connector_failed"].endswith(
+        "workbench connector restart own_payments --world local"
+    )
     assert steps["source_down"] == "workbench source check postgres --world local"
 
 

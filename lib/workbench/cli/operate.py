@@ -1,4 +1,4 @@
-"""`workbench watch`, `reconcile` and `recapture`: state, comparison and repair of the captured flows.
+"""`workbench watch`, `reconcile`, `recapture`, `connector restart`: state and repair of the captured flows.
 
 Modules that are slow to import are imported when their command runs.
 """
@@ -7,11 +7,13 @@ from typing import Any, Optional
 
 import typer
 
-from ..base import WorkbenchError
+from ..base import ConnectorError, WorkbenchError
 from ..base.terminal import echo
 from .options import WORLD, YES, confirm, open_world
 
 app = typer.Typer()
+connector = typer.Typer(no_args_is_help=True, help="Restart the connectors of captured tables.")
+app.add_typer(connector, name="connector")
 COLORS = {"green": "green", "amber": "yellow", "red": "red"}
 
 
@@ -107,3 +109,26 @@ def recapture(
     confirm("Remove these, and capture the tables anew?", yes)
     if not all(result.is_equal for result in operate.recapture(loaded, flow, echo)):
         raise typer.Exit(1)
+
+
+@connector.command()
+def restart(
+    name: str = typer.Argument(..., help="A deployed connector, such as outbox_source."),
+    world: str = WORLD,
+) -> None:
+    """Restart what has FAILED of a connector, itself and its tasks, and wait until it runs.
+
+    It resumes at its committed offsets. What is RUNNING is not restarted.
+    """
+    from .. import connect
+
+    loaded = open_world(world)
+    connect.restart(loaded, name)
+    state = connect.status(loaded, name)["state"]
+    if state in ("PAUSED", "STOPPED"):
+        raise ConnectorError(
+            f"connector {name} is {state}, and a restart does not resume it",
+            hint="docs/operations.md#connector_stopped",
+        )
+    connect.wait_running(loaded, name)
+    echo(f"{name} is RUNNING")

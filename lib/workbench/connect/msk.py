@@ -295,7 +295,7 @@ class MskConnect:
             raise ConnectorError(
                 f"connector {name!r} is FAILED, and MSK Connect does not restart a failed connector",
                 location=self._full_name(name),
-                hint="connect.apply(world, name, config) deletes it and creates it again",
+                hint="in Python: connect.apply(world, name, connect.deployed(world, name)) deletes and creates it",
             )
         self._run_operation(name, "restart_connector", onlyFailedTasks=True)
         # for this long CloudWatch may report the state before the restart
