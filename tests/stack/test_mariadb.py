@@ -12,10 +12,11 @@ from workbench import connect, stack, tracks
 from workbench.base import files, secrets
 from workbench.base.errors import ConnectorError, SourceError
 from workbench.base.wait import wait_until
+from workbench.display import draw
 from workbench.flow.capture import Capture
 from workbench.flow.flow import CaptureFlow
 from workbench.flow.resources import Owns
-from workbench.source import mariadb
+from workbench.source import mariadb, sql_file
 from workbench.stack import process
 from workbench.topic import registry, topics
 from workbench.tracks.track import Track, is_done
@@ -291,6 +292,28 @@ def test_names_are_quoted_and_values_are_bound(lab, database):
         == 0
     )
     assert mariadb.query(lab, r"SELECT 'a\n' AS x").loc[0, "x"] == r"a\n", "as PostgreSQL reads it"
+
+
+def test_the_catalog_has_the_tables_for_a_picture_with_keys_and_references(lab, database):
+    name, catalog_sql = database("test_entities"), sql_file("catalog/mariadb_tables")
+    for statement in (
+        "CREATE TABLE author (id int PRIMARY KEY, mentor int, name text, FOREIGN KEY (mentor) REFERENCES author (id))",
+        "CREATE TABLE book (id int PRIMARY KEY, title text)",
+    ):
+        mariadb.execute(lab, statement, database=name)
+    alone = mariadb.query(lab, catalog_sql, database=name)
+    assert alone["table"].tolist() == ["author", "book"] and alone["lane"].tolist() == [0, 1]
+    written = """CREATE TABLE written (author int, book int, PRIMARY KEY (author, book),
+        FOREIGN KEY (author) REFERENCES author (id), FOREIGN KEY (book) REFERENCES book (id))"""
+    mariadb.execute(lab, written, database=name)
+    catalog = mariadb.query(lab, catalog_sql, database=name)
+    assert catalog.drop(columns="y").to_numpy().tolist() == [
+        ["written", 0, "written\n◆→ author\n◆→ book", "author\nbook"],
+        ["author", 1, "author\n◆ id\n→ mentor\n· name", ""],
+        ["book", 1, "book\n◆ id\n· title", ""],
+    ]
+    assert catalog["y"].round(1).tolist() == [4.3, 5.3, 9.6]
+    assert draw.entities(catalog, "Books").axes
 
 
 def test_a_statement_without_rows_a_broken_one_and_a_role_that_is_none(lab):

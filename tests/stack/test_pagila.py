@@ -9,7 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from workbench.base.errors import SourceError
-from workbench.source import loading, postgres
+from workbench.display import draw
+from workbench.source import loading, postgres, sql_file
 from workbench.source.row_files import read_dicts
 from workbench.tracks import pagila
 from worlds import with_settings
@@ -269,6 +270,22 @@ def test_an_update_moves_last_update(loaded):
         assert rows(
             loaded, f"SELECT count(DISTINCT last_update), min(last_update) > '{began}' FROM {table}"
         ) == [(1, True)], table
+
+
+def test_the_catalog_has_the_tables_for_a_picture_with_keys_and_references(loaded):
+    execute(loaded, "CREATE TABLE note (film_id int REFERENCES film, next int, n int PRIMARY KEY)")
+    execute(loaded, "ALTER TABLE note ADD FOREIGN KEY (next) REFERENCES note")
+    catalog = postgres.query(loaded, sql_file("catalog/postgres_tables"), database=DATABASE)
+    execute(loaded, "DROP TABLE note")
+    tables = catalog.set_index("table")
+    assert {*tables.index} == {*COUNTS, "note"}
+    assert tables.loc["film_actor", "content"] == "film_actor\n◆→ actor_id\n◆→ film_id\n… 1 more"
+    assert tables.loc["note", "content"] == "note\n→ film_id\n→ next\n◆ n"
+    assert tables.loc["film_actor", "refers_to"] == "actor\nfilm"
+    assert tables.loc[["film", "note"], "refers_to"].tolist() == ["language", "film"]
+    names = ["film_actor", "note", "film", "language", "customer", "address", "city", "country"]
+    assert tables.loc[names, "lane"].tolist() == [0, 0, 1, 2, 0, 1, 2, 3]
+    assert draw.entities(catalog, "Pagila").axes
 
 
 def test_types_are_carried_but_the_generated_column(loaded):

@@ -174,6 +174,25 @@ def test_lanes_are_coloured_by_meaning():
     )
 
 
+def test_entities_have_a_box_for_each_table_and_an_arrow_for_each_reference():
+    rows = [
+        ("film", 0, 4.3, "film\n◆ film_id\n→ language_id\n… 13 more", "language"),
+        ("store", 0, 8.6, "store\n◆ store_id\n→ next_id\n… 1 more", ""),
+        ("language", 1, 3.3, "language\n◆ language_id\n… 2 more", ""),
+    ]
+    tables = pd.DataFrame(rows, columns=["table", "lane", "y", "content", "refers_to"])
+    figure = draw.entities(tables, "Films", ["language"])
+    ink = to_hex(draw.INK)
+    *boxes, arrow = figure.axes[0].texts
+    assert [box.get_text() for box in boxes] == list(tables["content"])
+    assert [to_hex(box.get_color()) for box in boxes] == [ink, ink, "#0072b2"]
+    assert (arrow.anncoords, arrow.xycoords) == (boxes[0], boxes[2]), (
+        "from the film to its language"
+    )
+    with pytest.raises(LakeError, match="nothing to draw"):
+        draw.entities(tables[:0], "Nothing")
+
+
 def test_panels_leave_out_an_instant_that_is_none():
     days = pd.to_datetime([None, "2021-10-03", "2021-10-04"], utc=True)
     frame = pd.DataFrame({"batch": [0, 1, 2], "watermark": days})

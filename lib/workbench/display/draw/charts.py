@@ -1,6 +1,6 @@
-"""Charts of values: a grid, measures side by side, a distribution, lines."""
+"""Charts of values: a grid, measures side by side, a distribution, lines. The tables of a database."""
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Container, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -157,6 +157,37 @@ def panels(
         if len(columns) > 1:
             ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)
     axes[-1].set_xlabel(x_label or x)
+    return picture
+
+
+@styled(BARE_STYLE)
+def entities(tables: pd.DataFrame, title: str, blue: Container[str] = ()) -> Picture:
+    """Draw the tables of a database with their keys (◆), and an arrow for each reference (→).
+
+    Args:
+        tables: the result of `data/catalog/postgres_tables.sql` or `mariadb_tables.sql`.
+        title: the title.
+        blue: names of the tables that are drawn in blue.
+
+    Raises:
+        LakeError: there are no tables.
+    """
+    require_rows(tables)
+    height = tables["y"].max()
+    picture = Picture(0.8 + height * 0.19, title)
+    ax = picture.subplots()
+    ax.axis((0, tables["lane"].max() + 0.7, height, 0))
+    ax.axis("off")
+    boxes = {}
+    for row in tables.itertuples():
+        color = PALETTE[3] if row.table in blue else INK
+        box = {"boxstyle": "round", "fc": "white", "ec": color}
+        boxes[row.table] = ax.text(row.lane, row.y, row.content, color=color, bbox=box)
+    for row in tables.itertuples():
+        for other in row.refers_to.splitlines():
+            ends = boxes[other], boxes[row.table]
+            arrow = {"arrowstyle": "->", "color": GRAY}
+            ax.annotate("", (-0.05, 0.5), (1, 0.5), *ends, arrowprops=arrow, zorder=0)
     return picture
 
 
