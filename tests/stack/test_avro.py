@@ -13,6 +13,7 @@ import pytest
 import requests
 from lake_help import following
 from workbench import connect, hudi, stack
+from workbench.base import http
 from workbench.base.errors import CheckFailed, ConnectorError, StackError
 from workbench.base.registries import AVRO_CONVERTER
 from workbench.base.wait import wait_until
@@ -69,6 +70,13 @@ def artworks(**fields):
         "index": "GLOBAL_SIMPLE",
         **fields,
     }
+
+
+def test_the_registry_serves_its_web_page_without_a_login(lab):
+    page = http.call("the registry", "GET", f"{lab.registry.url}/ui/")
+    assert page.ok and "<title>Apicurio Registry</title>" in page.text
+    config = http.call("the registry", "GET", f"{lab.registry.url}/ui/config.js")
+    assert '"type" : "none"' in config.text
 
 
 def test_the_schemas_are_in_the_registry_and_one_message_can_be_looked_at(lab):
