@@ -1,4 +1,5 @@
 -- The tables of a MariaDB or MySQL database, for a picture (draw.entities), as postgres_tables.sql has them.
+-- (Line breaks in quotes: with the sql_mode NO_BACKSLASH_ESCAPES, which our sessions have, \n is none.)
 WITH RECURSIVE tables_here AS (
     SELECT table_name AS name FROM information_schema.tables WHERE table_schema = database() AND table_type = 'BASE TABLE'
 ), columns_here AS (
@@ -13,7 +14,8 @@ WITH RECURSIVE tables_here AS (
     SELECT name, count(*) AS columns_count, sum(is_key OR is_reference OR is_small) AS listed,
            group_concat(CASE WHEN is_key OR is_reference OR is_small THEN concat(
                CASE WHEN is_key THEN '◆' ELSE '' END, CASE WHEN is_reference THEN '→' WHEN is_key THEN '' ELSE '·' END,
-               ' ', column_name) END ORDER BY position SEPARATOR '\n') AS texts
+               ' ', column_name) END ORDER BY position SEPARATOR '
+') AS texts
     FROM columns_here GROUP BY name
 ), links AS (
     SELECT DISTINCT table_name AS name, referenced_table_name AS other FROM information_schema.referential_constraints
@@ -30,7 +32,9 @@ WITH RECURSIVE tables_here AS (
 )
 SELECT c.name AS `table`, p.lane AS lane,
        sum(c.listed + (c.columns_count > c.listed) + 2.3) OVER (PARTITION BY p.lane ORDER BY p.path) + 0E0 AS y,
-       concat_ws('\n', c.name, c.texts,
+       concat_ws('
+', c.name, c.texts,
                  CASE WHEN c.columns_count > c.listed THEN concat('… ', c.columns_count - c.listed, ' more') END) AS content,
-       coalesce((SELECT group_concat(l.other ORDER BY l.other SEPARATOR '\n') FROM links l WHERE l.name = c.name), '') AS refers_to
+       coalesce((SELECT group_concat(l.other ORDER BY l.other SEPARATOR '
+') FROM links l WHERE l.name = c.name), '') AS refers_to
 FROM contents c JOIN places p ON p.name = c.name ORDER BY p.lane, p.path
