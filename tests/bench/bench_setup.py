@@ -31,7 +31,7 @@ def start(world: World) -> Line:
 
 def memory(world: World) -> Line:
     """What all services hold resident after the measures before this one."""
-    mib = sum(s.memory_mb for s in stack.status(world))
+    mib = sum(s.memory_mb or 0 for s in stack.status(world))
     return Line(
         "memory of all services, after these measures",
         f"{mib:,} MiB",

@@ -41,7 +41,9 @@ def test_the_status_table_and_the_memory_of_everything(world):
         assert os.path.exists(s.log) and 0 < s.port - world.stack.port_base + 1 < 40
     total = sum(p.memory_info().rss for p in marked())
     assert total < 6 * GIB, f"{total / GIB:.1f} GiB"
-    assert sum(s.memory_mb for s in found.values()) << 20 > total / 2, "the table misses most of it"
+    assert sum(s.memory_mb or 0 for s in found.values()) << 20 > total / 2, (
+        "the table misses most of it"
+    )
 
 
 def test_temporary_files_lie_in_the_folder_of_their_service(world):

@@ -1,7 +1,6 @@
 """The command line: exit codes, errors as text, questions, and no slow imports."""
 
 import importlib
-import os
 import re
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from workbench.cli import main as cli
 from workbench.stack import process
 
 ROWS = [
-    process.Status("kafka", "up", 21401, os.getpid()),
+    process.Status("kafka", "up", 21401, 7, 3.2, 410),
     process.Status("spark", "died", 21405, detail="[Errno 111] see its log"),
 ]
 
@@ -90,12 +89,7 @@ def test_an_unforeseen_error_is_told_on_one_line_and_its_traceback_is_in_a_file(
 def test_status_shows_a_table(monkeypatch):
     module(monkeypatch, "stack", status=lambda world: ROWS)
     out = call("status").output
-    assert (
-        "kafka" in out
-        and re.search(r"kafka .* \d+ s +\d+ MB", out)
-        and "died" in out
-        and "[Errno 111] see its log" in out
-    )
+    assert "kafka" in out and "410 MB" in out and "died" in out and "[Errno 111] see its log" in out
 
 
 def test_doctor_exits_1_on_a_problem(monkeypatch):

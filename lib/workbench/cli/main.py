@@ -347,11 +347,11 @@ def _print_status(rows: list[process.Status]) -> None:
     echo(template.format("service", "state", "port", "pid", "since", "memory", "log"), "bold")
     for row in rows:
         color = COLORS.get(row.state, "red")
-        since = f"{row.seconds:.0f} s" if row.pid else ""
-        memory = f"{row.memory_mb:,.0f} MB" if row.pid else ""
+        since = f"{row.seconds:.0f} s" if row.seconds is not None else ""
+        memory = f"{row.memory_mb:,.0f} MB" if row.memory_mb is not None else ""
         log = row.log and paths.display_path(Path(row.log))
         cells = row.name, row.state, row.port or "", row.pid or "", since, memory, log
         echo(template.format(*cells), color)
         if row.detail and row.state != "up":
             echo(f"    {row.detail}", color)
-    echo(f"{sum(row.memory_mb for row in rows):,.0f} MB in total")
+    echo(f"{sum(row.memory_mb or 0 for row in rows):,.0f} MB in total")

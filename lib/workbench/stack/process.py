@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from string import Template
@@ -121,6 +121,8 @@ class Status:
 
     Attributes:
         state: up, starting, outdated, stopped, died, port-conflict or unreachable.
+        seconds: time since the start.
+        memory_mb: resident memory in MiB, with that of child processes.
         log: path of the log file, empty without a log file.
     """
 
@@ -128,24 +130,10 @@ class Status:
     state: str
     port: int
     pid: Optional[int] = None
+    seconds: Optional[float] = None
+    memory_mb: Optional[int] = None
     log: str = ""
     detail: str = ""
-
-    @property
-    def seconds(self) -> float:
-        """Time since the start of the process; 0 without one."""
-        with contextlib.suppress(psutil.Error):  # it has just ended
-            return time.time() - psutil.Process(self.pid).create_time() if self.pid else 0
-        return 0
-
-    @property
-    def memory_mb(self) -> int:
-        """Resident memory in MiB, with that of child processes; 0 without a process."""
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(self.pid)
-            family = [process, *process.children(recursive=True)] if self.pid else []
-            return sum(each.memory_info().rss for each in family) >> 20
-        return 0
 
 
 def service_id(name: str) -> str:
@@ -476,15 +464,20 @@ def status(service: Service, world: World) -> Status:
     owner = None if process else port_owner(port)
     if owner:
         return Status(name, "port-conflict", port, log=log, detail=owner)
-    if process is None and not has_run:
-        return Status(name, "stopped", port)
+    died = Status(name, "died", port, log=log, detail=disk_full_message())
     if process is None:
-        return Status(name, "died", port, log=log, detail=disk_full_message())
+        return died if has_run else Status(name, "stopped", port)
+    try:
+        family = [process, *process.children(recursive=True)]
+        memory = sum(each.memory_info().rss for each in family) >> 20
+        age = time.time() - process.create_time()
+    except psutil.Error:  # it has just ended
+        return died
+    up = Status(name, "up", port, process.pid, age, memory, log)
     if is_outdated(service, world):
-        port = pidfiles.read(name)["ports"][0]
         detail = f"runs with other settings than those of world '{world.name}'; `workbench up` restarts it"
-        return Status(name, "outdated", port, process.pid, log, detail)
+        return replace(up, state="outdated", port=pidfiles.read(name)["ports"][0], detail=detail)
     with contextlib.suppress(Exception):  # every client raises its own error for "not yet"
         if service.ready(world):
-            return Status(name, "up", port, process.pid, log)
-    return Status(name, "starting", port, process.pid, log, disk_full_message())
+            return up
+    return replace(up, state="starting", detail=disk_full_message())
