@@ -19,7 +19,7 @@ red         {claim of a check that must go red: a text (or several, as a tuple) 
             other data differ is not red, but shown: its texts contain "≠"
 also_red    claims of checks that may go red, too, and prove nothing here
 reset_from  the step from which the track is reset after the run, if the notebook's own clean
-            start does not undo the breaks
+            start does not undo the breaks; or the name of the track, for all of it
 parameters  parameters of the notebook
 
 A break changes data: rows in PostgreSQL, messages, files, tables of the lake, entries of the
@@ -119,7 +119,7 @@ def find_problems(world, name, runs, tmp_path):
         observations.red |= {what for one in run.breaks for what in one.red}
         if run.reset_from:
             (track,) = (each for each in ALL if each.folder == path.parent)
-            reset(world, track, since=run.reset_from)
+            reset(world, track, since="" if run.reset_from == track.name else run.reset_from)
     unbroken = sorted(observations.checks - observations.red)
     return observations.problems + [f"no break turns this check red: {what}" for what in unbroken]
 
