@@ -62,7 +62,6 @@ STORES = [
             {"topics": "only Kafka: 'returns.item.change'"},
             undo='topics.delete(world, "returns.item.change")',
         ),
-        reset_from="71_stores",
     )
 ]
 
