@@ -45,6 +45,7 @@ STORES = [
             "a customer without a name is rejected",
             'process.running_process("accounts").kill()',
             {"a customer without a name is rejected": "the service accounts died"},
+            undo='stack.ensure_running(world, "accounts")',
         ),
         Break(
             "def can_connect(role, database):",
@@ -62,7 +63,6 @@ STORES = [
             {"topics": "only Kafka: 'returns.item.change'"},
             undo='topics.delete(world, "returns.item.change")',
         ),
-        reset_from="70_eventual_consistency",
     )
 ]
 
