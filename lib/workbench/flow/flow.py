@@ -27,8 +27,7 @@ from ..source.names import identifier
 from ..topic import dlq, topics
 from .capture import Capture, CaptureSet
 
-CAPTURE_TIMEOUT_S = 300  # without a message of the connector
-MARK_INTERVAL_S = 5
+CAPTURE_TIMEOUT_S, MARK_INTERVAL_S = 300, 5
 
 
 class CaptureFlow(CaptureSet):
@@ -162,7 +161,7 @@ class CaptureFlow(CaptureSet):
         nothing to wait for.
 
         Raises:
-            WorkbenchError: a connector has failed, or has published nothing for CAPTURE_TIMEOUT_S.
+            WorkbenchError: a connector has failed, or has published nothing between two looks, CAPTURE_TIMEOUT_S apart.
         """
         for connector in () if self.polled else self.deployed_connectors:
             if self.db is postgres:
