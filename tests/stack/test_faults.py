@@ -2,6 +2,7 @@
 equals the source."""
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -16,9 +17,10 @@ from lake_help import (
     table_content,
 )
 from workbench import connect, hudi, landing, stack, tracks
-from workbench.base import paths, wait_until
+from workbench.base import paths
 from workbench.base.errors import StackError
 from workbench.checks import check
+from workbench.flow.flow import CaptureFlow
 from workbench.source import postgres
 from workbench.topic import topics
 from workbench.tracks import frames, northwind, outbox
@@ -200,10 +202,17 @@ def test_a_wait_that_begins_before_a_snapshot_ends_after_it(flow, monkeypatch):
     cluster.stop(outbox.CONNECTOR)
     cluster.call("DELETE", f"/connectors/{outbox.CONNECTOR}/offsets")
     postgres.drop_slot(flow, slot)
-    before = postgres.log_position(flow)
+    is_written, write = threading.Event(), CaptureFlow._mark
+
+    def mark(*arguments):
+        has_arrived = write(*arguments)
+        is_written.set()
+        return has_arrived
+
+    monkeypatch.setattr(CaptureFlow, "_mark", mark)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(outbox.flow.wait_until_captured, flow)
-        wait_until(lambda: postgres.log_position(flow) != before, "the message in the log")
+        assert is_written.wait(60)
         cluster.call("PUT", f"/connectors/{outbox.CONNECTOR}/resume")
         waiting.result()
     agrees(flow, "a new snapshot")

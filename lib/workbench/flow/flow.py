@@ -161,7 +161,7 @@ class CaptureFlow(CaptureSet):
         nothing to wait for.
 
         Raises:
-            WorkbenchError: a connector has failed, or has published nothing between two looks, CAPTURE_TIMEOUT_S apart.
+            WorkbenchError: a connector has failed, or has published nothing for CAPTURE_TIMEOUT_S.
         """
         for connector in () if self.polled else self.deployed_connectors:
             if self.db is postgres:
@@ -175,7 +175,7 @@ class CaptureFlow(CaptureSet):
     def _wait_for(self, world: World, connector: str, is_reached: Callable[[], bool]) -> None:
         """Wait for a position of a connector as long as its messages arrive: one statement may change all rows."""
         captured = {self.topic(world, c.name) for c in self.captures if c.connector == connector}
-        arrived: object = None
+        arrived = topics.all_end_offsets(world, captured.__contains__)
         while True:
             try:
                 wait_until(
@@ -192,23 +192,27 @@ class CaptureFlow(CaptureSet):
                     raise
 
     def _mark(self, world: World, connector: str) -> Callable[[], bool]:
-        """Return a function that writes a message into the log, and returns whether its topic has it.
+        """Write a message into the log; return a function that returns whether its topic has it.
 
         The function writes the message again after MARK_INTERVAL_S: the log before the end of a snapshot is
         never read, and the connector may be about to begin one.
         """
         topic = f"{self.config(world, connector)['topic.prefix']}.message"
         mark = uuid.uuid4().hex.encode()
+        statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
         topics.create(world, topic)
         start = topics.end_offsets(world, topic)
-        due = 0.0
+
+        def write() -> float:
+            self.db.query(world, statement, [mark.decode()], self.database)
+            return time.monotonic()
+
+        written = write()
 
         def has_arrived() -> bool:
-            nonlocal due
-            if time.monotonic() >= due:
-                statement = "SELECT pg_logical_emit_message(true, 'workbench', %s)"
-                self.db.query(world, statement, [mark.decode()], self.database)
-                due = time.monotonic() + MARK_INTERVAL_S
+            nonlocal written
+            if time.monotonic() > written + MARK_INTERVAL_S:
+                written = write()
             values = [m.value() or b"" for m in topics.read_all(world, topic, start_offsets=start)]
             return any(mark in v or base64.b64encode(mark) in v for v in values)
 
