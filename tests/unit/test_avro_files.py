@@ -280,6 +280,10 @@ def test_ids_that_the_registry_does_not_have_do_not_hold_the_ingest_up(monkeypat
 def test_the_format_and_the_order_of_landed_files():
     with pytest.raises(LakeError, match="did you mean 'avro'"):
         changes.Landed("x", format="arvo")
+    for one in ("topics/t/partition=0", "topics/t/partition=12/"):
+        with pytest.raises(LakeError, match="(?s)folder of one partition.*name the topic's folder"):
+            changes.Landed(one)
+    assert changes.Landed("topics/partition=x").name == "topics/partition=x"
     names = ["t+0+0000000010.avro", "t+0+0000000002.avro", "t+1+0000000001.avro"]
     assert sorted(names, key=changes.parse_landed_file) == [
         names[1],

@@ -277,6 +277,28 @@ def test_replays_of_topics_whose_names_are_alike_are_kept_apart(replay, other):
     assert [replay(topic) for topic in ("dead", other, "dead", other)] == [3, 3, 0, 0]
 
 
+def test_a_topic_is_listed_by_the_first_message_of_any_partition(replay, monkeypatch):
+    """Partition 1 is empty; the first message of partition 2 is a dead letter, that of partition 0 is none."""
+    found = {0: Message(5, b"x"), 2: dead_message(7)}
+    asked = []
+
+    def consume(world, topic, start, stop):
+        asked.append((start, stop))
+        return (found[partition] for partition in start)
+
+    monkeypatch.setattr(topics, "names", lambda world: ["dead"])
+    monkeypatch.setattr(
+        topics, "watermark_offsets", lambda *_: {0: (5, 9000), 1: (4, 4), 2: (7, 8)}
+    )
+    monkeypatch.setattr(topics, "consume", consume)
+    monkeypatch.setattr(dlq, "list_files", lambda uri: [])
+    replay.messages = [found[2]]
+    assert dlq.summary(WORLD)["location"].to_list() == ["topic dead"]
+    assert asked == [({0: 5, 2: 7}, {0: 6, 2: 8})]
+    found[2] = Message(7, b"y")
+    assert dlq.summary(WORLD).empty
+
+
 @pytest.mark.parametrize("said", ["none", "-3", "1e3", "\u0663", "9" * 30])
 def test_a_header_that_is_no_number_hides_no_other_letter(said):
     letter = dlq._to_dead_letter(dead_message(0, partition=said, number=said), {})

@@ -159,6 +159,26 @@ def test_a_row_of_255_bytes_of_folder_still_lands(tmp_path):
     )
 
 
+def test_objects_hold_at_most_the_flush_count_and_are_written_the_same_again(tmp_path):
+    found = landing_help.messages(
+        *(json.dumps({"c": i % 2}).encode() for i in range(10)), None, None, b"{no"
+    )
+    found[11] = landing_help.message(11, None, key=None)
+    counts, letters = landing_help.write_files(by_c(2), tmp_path, found)
+    assert counts == {"messages": 13, "records": 10, "tombstones": 1, "dead_letters": 2}
+    seen = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*.json")}
+    assert len(seen) == 6
+    assert seen["c=0/t-0-00000000000000000004.json"] == '{"c": 0}\n{"c": 0}\n'
+    assert {offset: letter["reason"] for offset, letter in letters.items()} == {
+        11: "no value and no key",
+        12: "malformed JSON",
+    }
+    landing_help.write_files(by_c(2), tmp_path, found)
+    assert {
+        str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()
+    } == seen
+
+
 def test_landed_files_come_in_the_order_of_their_offsets_and_half_written_ones_not_at_all():
     mine = [
         "b=1/t-1-0-00000000000000000002.json",

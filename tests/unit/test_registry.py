@@ -7,6 +7,7 @@ import json
 import sys
 import typing
 from decimal import Decimal
+from functools import partial
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -88,6 +89,14 @@ def test_a_deletion_that_the_registry_refuses_raises(answering):
     )
     with pytest.raises(StackError, match="rejects DELETE: referenced"):
         registry.delete(with_registry(url=served.url), "t-value")
+
+
+def test_a_service_that_stays_busy_is_reported_with_its_response(answering, monkeypatch):
+    monkeypatch.setattr(http, "wait_until", partial(http.wait_until, timeout=0))
+    served = answering({"/a": (503, "the disk is full")})
+    with pytest.raises(StackError, match=r"the registry responds with status 503: the disk") as e:
+        http.call("the registry", "GET", f"{served.url}/a", hint="free the disk")
+    assert f"GET {served.url}/a" in e.value.message and e.value.hint == "free the disk"
 
 
 def test_a_rejection_without_words_is_one(monkeypatch):

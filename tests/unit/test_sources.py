@@ -1,13 +1,17 @@
 """Quoting names, and failing connections, without a server."""
 
 import contextlib
+import inspect
+import re
 import socketserver
 import struct
 import threading
 
+import psycopg
 import pytest
 from workbench.base import params
 from workbench.base.errors import SourceError, StackError
+from workbench.base.paths import ROOT
 from workbench.source import mariadb, postgres
 from worlds import with_settings
 
@@ -36,6 +40,30 @@ def test_unreachable_server(monkeypatch):
     with pytest.raises(StackError, match="(?s)the service postgres is stopped.*workbench up") as e:
         postgres.connect(params.load("local"))
     assert "canary" not in str(e.value)
+
+
+def test_a_permission_that_is_missing_is_no_wrong_address_or_password(monkeypatch):
+    def deny(**options):
+        raise psycopg.OperationalError('permission denied for database "d"')
+
+    monkeypatch.setattr(psycopg, "connect", deny)
+    monkeypatch.setenv("WORKBENCH_SECRET_POSTGRES_ADMIN", "x")
+    with pytest.raises(SourceError, match="permission denied") as e:
+        postgres.connect(with_settings(params.load("local"), postgres={"managed": False}))
+    assert e.value.hint == ""
+
+
+def test_each_engine_has_the_functions_that_a_flow_calls_and_the_docs_name():
+    calls = (
+        re.findall(r"\bdb\.(\w+)", path.read_text(encoding="utf-8"))
+        for path in (ROOT / "lib/workbench").rglob("*.py")
+    )
+    text = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
+    sentence = re.search(r"with its functions (.*?), and the same parameters", text, re.S)[1]
+    assert set(re.findall(r"`(\w+)`", sentence)) == set().union(*calls)
+    for name in set().union(*calls):
+        first, second = (inspect.signature(getattr(e, name)) for e in (mariadb, postgres))
+        assert [*first.parameters] == [*second.parameters], name
 
 
 def test_unknown_role():

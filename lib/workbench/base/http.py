@@ -14,6 +14,10 @@ from .wait import wait_until
 BUSY_STATUSES = (409, 503)
 
 
+class Busy(StackError):
+    """A service responds with a transient status."""
+
+
 def session(url: str) -> requests.Session:
     """Return a session for the service at a URL; one on loopback is called without a proxy."""
     session = requests.Session()
@@ -92,14 +96,17 @@ def call(
             ) from None
         if response.status_code in retry_statuses:
             require_services()
-            return []
+            raise Busy(
+                f"{service} responds with status {response.status_code}: {response.text[:300]}"
+            )
         return [response]
 
     (response,) = wait_until(
         request,
         f"{service} to accept {method} {url}",
         interval=0.5,
-        is_transient=lambda e: False,
+        is_transient=lambda e: isinstance(e, Busy),
         error=StackError,
+        hint=hint,
     )
     return response

@@ -123,6 +123,14 @@ class Landed(Source):
     as those of a sink do: an earlier one that appears late is an error.
     """
 
+    def __post_init__(self) -> None:
+        """Raise LakeError also if the name is the folder of one partition: it has no progress of its own."""
+        super().__post_init__()
+        if re.search(r"/partition=\d+/?$", self.name):
+            raise LakeError(
+                f"{self.name} is the folder of one partition", hint="name the topic's folder"
+            )
+
 
 @dataclass(frozen=True)
 class Batch:

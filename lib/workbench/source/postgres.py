@@ -63,7 +63,9 @@ def connect(
     except psycopg.Error as e:
         address = f"{server.host}:{server.port}"
         hint = "check the source's address, user and password; `workbench source check` tests each"
-        if f'database "{name}" does not exist' in str(e):
+        if "permission denied" in str(e):
+            hint = ""
+        elif f'database "{name}" does not exist' in str(e):
             hint = (
                 "run the walkthrough's first notebook, or create a database of your own: "
                 "postgres.create_database(world, name)"

@@ -120,9 +120,9 @@ def _parse_number(text: str) -> int:
 def summary(world: World) -> pandas.DataFrame:
     """Return the number of dead letters by location, origin and reason.
 
-    A location is a topic whose first message is a dead letter, or a folder below `dead_letters` of the
-    environment, to which the jobs of the workbench write. If a sink has a DLQ topic, its dead
-    letters are in both.
+    A location is a topic with a partition whose first message is a dead letter, or a folder below
+    `dead_letters` of the environment, to which the jobs of the workbench write. If a sink has a DLQ
+    topic, its dead letters are in both.
 
     Returns:
         Columns location, origin, reason, replayed (count; 0 for a folder), dead_letters (count).
@@ -130,7 +130,7 @@ def summary(world: World) -> pandas.DataFrame:
     rows = [
         (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed)
         for topic in topics.names(world)
-        if any([_to_dead_letter(first, {}).topic for first in topics.read_all(world, topic, 1)])
+        if _has_dead_letters(world, topic)
         for dead_letter in _read(world, topic)
     ]
     for uri in list_files(world.lake.dead_letters):
@@ -142,6 +142,15 @@ def summary(world: World) -> pandas.DataFrame:
     keys = ["location", "origin", "reason"]
     frame = pandas.DataFrame(rows, columns=[*keys, "replayed"]).groupby(keys)
     return frame[["replayed"]].sum().assign(dead_letters=frame.size()).reset_index()
+
+
+def _has_dead_letters(world: World, topic: str) -> bool:
+    """Return whether the first message of a partition is a dead letter."""
+    watermarks = topics.watermark_offsets(world, topic).items()
+    start = {partition: low for partition, (low, high) in watermarks if low < high}
+    stop = {partition: low + 1 for partition, low in start.items()}
+    messages = topics.consume(world, topic, start, stop)
+    return any([_to_dead_letter(message, {}).topic for message in messages])
 
 
 def read_files(uri: str) -> list[dict[str, Any]]:
