@@ -61,15 +61,17 @@ def test_another_jar_or_option_gets_another_archive_and_few_are_kept(scratch, tm
     names.append(cds.options(scratch, ["-Dx=y"], [jar])[-1])
     assert len({*names}) == 6
     for name in names:
-        (scratch / name.rpartition("/")[2]).write_bytes(b"x")
+        (scratch / name.rpartition("/")[2]).write_bytes(cds.MAGIC)
         cds.keep(scratch)
     assert len(list(cds.FOLDER.glob("service-*.jsa"))) == cds.MAX_ARCHIVES
     [option, _] = cds.options(scratch, ["-Dx=y"], [jar])  # is used
     assert option.startswith(f"-XX:SharedArchiveFile={cds.FOLDER}/service-")
 
 
-def test_an_archive_that_java_could_not_write_is_not_kept(scratch):
-    (scratch / "service-1.jsa").touch()
+@pytest.mark.parametrize("content", [b"", bytes(4096)], ids=["not written", "killed meanwhile"])
+def test_an_archive_that_java_did_not_complete_is_not_kept(scratch, content):
+    cds.FOLDER.mkdir(parents=True)
+    (scratch / "service-1.jsa").write_bytes(content)
     cds.keep(scratch)
     assert not list(cds.FOLDER.glob("service-*"))
 
@@ -113,3 +115,6 @@ def test_the_files_of_a_folder_come_in_one_jar_which_is_made_once(scratch, tmp_p
     assert cds.jar_of(folder) == jar and jar.stat().st_mtime_ns == created
     (folder / "a.xml").write_text("<bc/>")
     assert cds.jar_of(folder) != jar
+    cds.FOLDER = scratch / "file"  # the fixture restores it
+    cds.FOLDER.touch()
+    assert cds.jar_of(folder) == folder, "without a jar Spark starts as usual"

@@ -144,7 +144,9 @@ def test_files_that_are_named_are_there():
 
 def test_the_cell_of_the_smoke_path_is_python_and_its_settings_are_there():
     (cell,) = re.findall(r"```python\n(.*?)```", GUIDE, re.S)
-    compile(re.sub(r"(?m)^   ", "", cell), "smoke", "exec")
+    cell = re.sub(r"(?m)^   ", "", cell)
+    compile(cell, "smoke", "exec")
+    exec("\n".join(re.findall(r"(?m)^from .+", cell)), {})
     assert "HoodieCatalog" in load_conf("hudi")["spark.sql.catalog.spark_catalog"]
 
 

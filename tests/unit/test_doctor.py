@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from workbench.base import params, paths, pidfiles
 from workbench.base.errors import StackError
 from workbench.stack import artifacts, doctor, process
+from worlds import with_settings
 
 Usage = namedtuple("Usage", "total used free")
 Memory = namedtuple("Memory", "available")
@@ -160,3 +161,14 @@ def note_as_ours(name, *ports):
     file.parent.mkdir(parents=True, exist_ok=True)
     ticks = pidfiles.start_ticks(psutil.Process())
     file.write_text(json.dumps({"pid": os.getpid(), "started_ticks": ticks, "ports": ports}))
+
+
+def test_an_error_without_a_hint_gets_the_remedy_of_its_check(world, monkeypatch):
+    def fail(*_):
+        raise StackError("it fails", location="here")
+
+    monkeypatch.setattr(doctor, "_java", fail)
+    monkeypatch.setattr(doctor, "_account", fail)
+    found = {f.subject: f for f in doctor.examine(with_settings(world, stack={"deployment": "d"}))}
+    assert found["Java"].remedy == "run `make install`" and found["Java"].detail == "it fails: here"
+    assert found["AWS"].remedy == f"check {world.file}"

@@ -125,6 +125,12 @@ def test_a_job_is_started_and_followed_to_its_end(s3, serverless):
     assert [line.rpartition(": ")[2] for line in said[1:]] == ["SUBMITTED", "RUNNING", "SUCCESS"]
 
 
+def test_a_job_gets_any_text_as_an_argument(s3, serverless):
+    expect_start_job_run(s3, serverless, "--note", "🎬 {a}: b")
+    expect_get_job_run(serverless, "SUCCESS")
+    assert run(["--note", "🎬 {a}: b"])[0] == 0
+
+
 def test_one_that_fails_is_told_with_emrs_reason_and_its_log(s3, serverless):
     expect_start_job_run(s3, serverless)
     expect_get_job_run(

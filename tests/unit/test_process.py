@@ -131,7 +131,7 @@ def test_the_archive_of_a_service_that_was_ready_is_kept(make, monkeypatch, tmp_
     archive = process.temp_dir("web") / "web-1.jsa"
 
     def command(world):
-        archive.write_text("classes")
+        archive.write_bytes(cds.MAGIC)
         return [*server(port_of(web), how), f"-XX:ArchiveClassesAtExit={archive}"]
 
     web = replace(web, command=command)
@@ -491,6 +491,20 @@ def test_an_instance_keeps_the_port_base_that_it_was_created_with(by_base, monke
     assert stack.down() == ["web"] and params.load("local").stack.port_base == by_base
     shutil.rmtree(paths.state_dir())
     assert params.load("local").stack.port_base == 31000
+
+
+def test_a_world_that_was_loaded_for_other_ports_starts_nothing(by_base, monkeypatch):
+    """A kernel loaded it before the instance was created anew, or before another process did so."""
+    old = params.load("local")
+    monkeypatch.setenv("WORKBENCH_PORT_BASE", str(free_port() - 5))
+    new = params.load("local")
+    stack.ensure_running(new, "web")
+    first = process.running_process("web").pid
+    for start in (lambda: stack.ensure_running(old, "web"), lambda: stack.up(old, ["web"])):
+        with pytest.raises(StackError, match=f"{new.stack.port_base}, .* with {by_base}") as error:
+            start()
+        assert "load the world again" in error.value.hint
+    assert process.running_process("web").pid == first
 
 
 @pytest.fixture

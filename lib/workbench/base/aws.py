@@ -92,7 +92,7 @@ def fill(template: Path, **values: Any) -> dict[str, Any]:
 
     Args:
         template: the file.
-        **values: {field: value} of the {fields} in the file; a list or dict as JSON, which is YAML, too.
+        **values: {field: value} of the {fields} in the file; a list or dict of ASCII texts as JSON.
     """
     filled: dict[str, Any] = yaml_files.parse(template.read_text(encoding="utf-8").format(**values))
     return filled

@@ -113,10 +113,11 @@ def _start(world: World, arguments: Sequence[str], continuous: bool) -> str:
         name=re.sub(r"[^A-Za-z0-9./_#-]", "-", "-".join([deployment, *arguments[:2]])),
         mode="STREAMING" if continuous else "BATCH",
         minutes=0 if continuous else 720,
-        arguments=json.dumps([f"{root}/workbench", *arguments]),
         settings=json.dumps(emr.serverless_conf(world)),
         log_folder=_log_folder(world),
     )
+    # not in the template: in YAML, JSON's form of an emoji is an error
+    request["jobDriver"]["sparkSubmit"]["entryPointArguments"] = [f"{root}/workbench", *arguments]
     job_run = aws.call(world.region, "emr-serverless", "start_job_run", **request)
     return str(job_run["jobRunId"])
 

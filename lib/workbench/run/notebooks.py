@@ -232,7 +232,7 @@ def _convert_value(name: str, value: Any, default: Any) -> Any:
     except ValidationError as e:
         raise ParamsError(
             f"parameter {name} is {value!r:.200}: {e.errors()[0]['msg']}",
-            expected=f"a value of the type of its default, {default!r}",
+            expected=f"a value of the type of its default, {default!r}; --param takes no list or dict",
         ) from None
     # relative to the user's working directory; the kernel starts in the notebook's folder
     if name.endswith("_dir") and value:

@@ -18,6 +18,8 @@ from ..base.paths import ensure_private_dir
 from . import artifacts
 
 FOLDER = artifacts.LIB / "cds"
+# The first bytes of an archive. Java writes them last: a killed Java leaves zeros.
+MAGIC = 0xF00BABA8.to_bytes(4, "little")
 MAX_ARCHIVES = 2  # of one service: for two combinations of world and settings
 
 
@@ -92,9 +94,10 @@ def options(scratch: Path, java_options: Sequence[str], class_path: Sequence[Pat
 def keep(scratch: Path) -> None:
     """Move the complete archive of a stopped service to its place, and remove older ones."""
     for file in scratch.glob("*.jsa"):
-        if not file.stat().st_size:  # Java could not write it
-            continue
-        with contextlib.suppress(OSError):  # without an archive the next start takes longer
+        # without an archive the next start takes longer
+        with contextlib.suppress(OSError), file.open("rb") as content:
+            if content.read(len(MAGIC)) != MAGIC:
+                continue
             _store(file, FOLDER / file.name)
             stored = FOLDER.glob(f"{scratch.name}-*.jsa")
             for old in sorted(stored, key=lambda path: path.stat().st_mtime)[:-MAX_ARCHIVES]:
@@ -102,8 +105,14 @@ def keep(scratch: Path) -> None:
 
 
 def jar_of(folder: Path) -> Path:
-    """Return a jar with the files of a folder, since CDS accepts no folder on a class path."""
+    """Return a jar with the files of a folder, since CDS accepts no folder on a class path.
+
+    If it cannot be written, the folder is returned: the service then starts without an archive.
+    """
     jar = _archive(folder.name, [], sorted(folder.iterdir())).with_suffix(".jar")
-    if not jar.exists():
-        os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
+    try:
+        if not jar.exists():
+            os.replace(shutil.make_archive(f"{jar}.{os.getpid()}", "zip", folder), jar)
+    except OSError:
+        return folder
     return jar

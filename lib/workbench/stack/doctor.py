@@ -53,17 +53,23 @@ def examine(world: World) -> list[Finding]:
             *_check_ports(world),
         ]
     if world.stack.deployment:
-        findings.append(_check("AWS", partial(_account, world)))
+        findings.append(_check("AWS", partial(_account, world), f"check {world.file}"))
     return findings
 
 
-def _check(subject: str, look: Callable[[], str]) -> Finding:
-    """Return the Finding of a function that returns what it found, or raises WorkbenchError."""
+def _check(subject: str, look: Callable[[], str], remedy: str = "run `make install`") -> Finding:
+    """Return the Finding of a function that returns what it found, or raises WorkbenchError.
+
+    Args:
+        subject: what is checked.
+        look: the function.
+        remedy: what to do after an error without a hint.
+    """
     try:
         return Finding(subject, look())
     except WorkbenchError as e:
         detail = f"{e.message}: {e.location}".rstrip(": ")
-        return Finding(subject, detail, e.hint or "check the params file")
+        return Finding(subject, detail, e.hint or remedy)
 
 
 def _account(world: World) -> str:

@@ -41,6 +41,7 @@ def up(
 ) -> list[Status]:
     """Start services in parallel, and wait until each is ready. Missing jars are fetched first.
 
+    With Connect also MariaDB and Apicurio Registry start, if this instance has run them before.
     The world stays active afterwards (see `params.activate`).
 
     Args:
@@ -52,7 +53,8 @@ def up(
         The status of each service.
 
     Raises:
-        StackError: the first service that failed, after all others have started or failed.
+        StackError: the first service that failed, after all others have started or failed; or this
+            instance was created with another port base than the world was loaded with.
     """
     params.activate(world)
     reachable = _check_unmanaged(world, names or remote.service_names(world))
@@ -68,6 +70,13 @@ def up(
 
 def _start(world: World, names: list[str], progress: Progress = lambda text: None) -> None:
     """Start these services in parallel. The caller holds the lock."""
+    stored, expected = paths.stored_port_base(), world.stack.port_base
+    if stored not in (None, expected):  # created anew, or by another process, since the load
+        raise StackError(
+            f"this instance has port base {stored}, and its world was loaded with {expected}",
+            location=paths.display_path(paths.port_base_file()),
+            hint="load the world again, as a notebook's set-up cell does; nothing was changed",
+        )
     secrets.ensure(services.SECRETS)
     secrets.write_s3_credentials(services.S3_KEY_ID, secrets.read()[services.S3_KEY])
     tls.ensure()
