@@ -110,10 +110,8 @@ def stored_port_base() -> Optional[int]:
     """Return the port base that this instance was created with, None before its first start.
 
     Raises:
-        ParamsError: its file has no number, or other users can enter the folder of the link to the
-            checkout.
+        ParamsError: its file has no number.
     """
-    link_safe_root()
     file = port_base_file()
     try:
         return int(file.read_text())
