@@ -56,15 +56,15 @@ states.at["TABLE_SCAN_COMPLETED", "additional_data"] = {"status": "SQL_EXCEPTION
             },
         ),
         Break(
-            'check.equal("changes without a backfill"',
+            'check.equal("changes without a backfill in the lake"',
             """
-changed -= 1
 during_backfill, at_once = during_backfill[1:], at_once[1:]
+without_backfill = without_backfill[1:]
 backfills["at once"] += 1_000""",
             {
                 "changes beside the rows read at once": "topic",
                 "with pauses the backfill takes longer": "more than",
-                "changes without a backfill": "made",
+                "changes without a backfill in the lake": "topic",
                 "changes during the backfill in the lake": "topic",
             },
         ),

@@ -92,16 +92,19 @@ _rows.write.format("hudi").options(**_table.options()).mode("append").save(_tabl
         Break(
             'prefix = f"{own.OWN_PREFIX}{source}."',
             """
+_remaining = own.remaining
+own.remaining = lambda *args: {**_remaining(*args), "publications": ["bikeshare"]}
 from workbench.connect import rest
 
 rest.KafkaConnect(world).call("PUT", f"/connectors/{connector}/pause")
 rest.KafkaConnect(world).wait(lambda: rest.validation.states(connect.status(world, connector)) == {"PAUSED"}, "a pause")
 topics.create(world, f"own_{source}.public.trips_2025_03")""",
             {
+                "names with the prefix": "bikeshare",
                 "topics of rows": "trips_2025_03",
                 "states of connector and task": "'PAUSED', 'PAUSED'",
             },
-            undo='topics.delete(world, f"own_{source}.public.trips_2025_03")',
+            undo='own.remaining = _remaining\ntopics.delete(world, f"own_{source}.public.trips_2025_03")',
         ),
         reset_from="91_capture",
     ),
@@ -134,7 +137,10 @@ _folder.rename(_folder.with_name("hidden"))""",
         Break(
             "slider = explore.slider(",
             'where = "artist_id < 100"',
-            {"rows of the selected frame": "slider"},
+            {
+                "rows of the selected frame": "slider",
+                "values of the selected frame": "missing in slider",
+            },
             undo='where = "true"',
         ),
         Break(
@@ -148,6 +154,12 @@ _folder.rename(_folder.with_name("hidden"))""",
             'since, until = "t4", "t5"',
             {"artists added and removed": "299", "changed cells": "299"},
             undo='since, until = "t0", "t4"',
+        ),
+        Break(
+            "until_t5 = explore.diff(",
+            '_until, until = until, "t5"',
+            {"artists deleted until t5": "299"},
+            undo="until = _until",
         ),
         Break(
             "profile = explore.profile(",
@@ -178,11 +190,12 @@ WET = "UPDATE weather SET rain_mm = rain_mm %s 50 WHERE measured_at = '2025-03-0
 DASHBOARD = [
     Run(
         Break(
-            "# a reading at midnight",
+            'times = trips["started_at"]',
             'trips = trips[trips["station"] != "Altstadt Station"]',
             {
                 "trips of the charts": "stations",
-                "trips of all days": "season 16994",
+                "shares of the hours": "chart",
+                "trips of each week": "season",
                 "trips of the ten busiest stations": "bars",
             },
         ),
