@@ -187,7 +187,7 @@ def entities(tables: pd.DataFrame, title: str, blue: Container[str] = ()) -> Pic
         for other in row.refers_to.splitlines():
             ends = boxes[other], boxes[row.table]
             arrow = {"arrowstyle": "->", "color": GRAY}
-            ax.annotate("", (-0.05, 0.5), (1, 0.5), *ends, arrowprops=arrow, zorder=4)
+            ax.annotate("", (-0.05, 0.5), (1, 0.5), *ends, arrowprops=arrow, zorder=0)
     return picture
 
 
