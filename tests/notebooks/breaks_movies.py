@@ -220,6 +220,7 @@ EVOLVE = [
 movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIFY release_year int NOT NULL FIRST")""",
             {
                 "fields added by version 2": "'null'",
+                "fields of version 2": "registry",
                 "all other fields": "version 2 'release_year'",
                 "field before COUNTRY": "registry 'title'",
                 "a reader of version 2 cannot read version 1": "no failure",
@@ -472,6 +473,11 @@ topics.produce(world, movies.POISONED_TOPIC, [("407", more)])""",
                 **{f"reasons in {who}": "actual ''" for who in WHO},
                 "dead letters at the end": "'connect': 5",
             },
+        ),
+        Break(
+            'again = {"landing"',
+            "landed_again = landed",
+            {"dead letters of the second run": "'landing': 4"},
         ),
         Break(
             "task = connect.status(",
