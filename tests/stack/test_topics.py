@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from lake_help import produce
+from workbench import stack
 from workbench.base.errors import WorkbenchError
 from workbench.topic import topics
 
@@ -167,3 +168,15 @@ def test_a_wait_ends_with_the_message_and_does_not_poll(world, topic, monkeypatc
     begun = time.monotonic()
     assert topics.wait_for_message(world, ends(end), threading.Event(), 0.5) == set()
     assert 0.5 <= time.monotonic() - begun < 0.8, "the time is over"
+
+
+def test_a_topic_that_is_created_anew_is_read_by_a_process_that_knew_the_old_one(world, topic):
+    """A restart of Kafka raises the leader epoch; a new topic begins at 0, which a consumer takes for old news."""
+    stack.kill("kafka")
+    stack.ensure_running(world, "kafka")
+    produce(world, topic, ("a", "old"))
+    assert list(topics.read(world, topic)["value"]) == ["old"]
+    topics.delete(world, topic)
+    topics.create(world, topic)
+    produce(world, topic, ("a", "new"))
+    assert list(topics.read(world, topic)["value"]) == ["new"]

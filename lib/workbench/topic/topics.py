@@ -343,13 +343,19 @@ def open_consumer(world: World) -> Consumer:
     )
 
 
+def _idle_consumers(world: World) -> deque[Consumer]:
+    idle: deque[Consumer] = world.state.get("idle consumers", deque)
+    return idle
+
+
 @contextlib.contextmanager
 def borrow_consumer(world: World) -> Iterator[Consumer]:
     """Yield a consumer that no other thread uses now, without partitions.
 
-    A new one takes 50 ms to connect, so the state of the world keeps it; not after an error.
+    A new one takes 50 ms to connect, so the state of the world keeps it; not after an error, nor after `delete`:
+    a consumer that has known a topic reads nothing from a new one of its name, whose leader epoch is lower.
     """
-    idle: deque[Consumer] = world.state.get("idle consumers", deque)
+    idle = _idle_consumers(world)
     try:
         consumer = idle.pop()
     except IndexError:
@@ -588,6 +594,7 @@ def delete(world: World, *topics: str) -> None:
         f"topics {topics} to be gone",
         timeout=30,
     )
+    _idle_consumers(world).clear()
 
 
 def _await_results(
