@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from lake_help import produce
 from workbench import stack
+from workbench.base import params
 from workbench.base.errors import WorkbenchError
 from workbench.topic import topics
 
@@ -180,3 +181,15 @@ def test_a_topic_that_is_created_anew_is_read_by_a_process_that_knew_the_old_one
     topics.create(world, topic)
     produce(world, topic, ("a", "new"))
     assert list(topics.read(world, topic)["value"]) == ["new"]
+
+
+def test_nor_is_it_an_obstacle_that_another_process_has_created_it_anew(world, topic):
+    stack.kill("kafka")
+    stack.ensure_running(world, "kafka")
+    produce(world, topic, ("a", "old"))
+    assert list(topics.read(world, topic)["value"]) == ["old"]
+    elsewhere = params.load("local")  # with consumers of its own
+    topics.delete(elsewhere, topic)
+    topics.create(elsewhere, topic)
+    produce(elsewhere, topic, ("a", "new"), ("b", "newer"))
+    assert list(topics.read(world, topic)["value"]) == ["new", "newer"]

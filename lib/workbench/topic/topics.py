@@ -53,6 +53,7 @@ EMBEDDED_LIMITS = {
     "kafka.delivery.timeout.ms": "15000",
 }
 TIMEOUT_SECONDS = 10
+RENEW_SECONDS = 2  # without a message, until a new consumer replaces one that has been used
 ATTEMPT_SECONDS = 1.0  # length of one attempt
 RETRY_SECONDS = 0.05  # between two attempts
 STOP_CHECK_SECONDS = 0.1  # interval at which a waiting consumer checks for a stop
@@ -418,6 +419,18 @@ def consume(
         StackError: Kafka does not respond, or sends no message for TIMEOUT_SECONDS.
     """
     positions = {p: offset for p, offset in start.items() if offset < stop[p]}
+    try:
+        yield from _consume(world, topic, positions, stop, RENEW_SECONDS)
+    except StackError:
+        # a consumer that has known an earlier topic of this name may read nothing: now with a new one
+        _idle_consumers(world).clear()
+        yield from _consume(world, topic, positions, stop, TIMEOUT_SECONDS)
+
+
+def _consume(
+    world: World, topic: str, positions: dict[int, int], stop: dict[int, int], timeout: float
+) -> Generator[Message, None, None]:
+    """Yield messages as `consume` does; `positions` has the offsets of the next ones."""
     last_message_at = time.monotonic()
     with borrow_consumer(world) as consumer, translate_errors(world):
         consumer.assign([TopicPartition(topic, *position) for position in positions.items()])
@@ -428,21 +441,23 @@ def consume(
             for message in batch:
                 if message.error():
                     raise KafkaException(message.error())
+                positions[message.partition()] = message.offset() + 1
                 if message.offset() < stop[message.partition()]:
                     yield message
             if batch:
                 last_message_at = time.monotonic()
-            elif time.monotonic() > last_message_at + TIMEOUT_SECONDS:
+            elif time.monotonic() > last_message_at + timeout:
                 raise _unavailable_error(
                     world,
-                    f"Kafka sent no message for {TIMEOUT_SECONDS} s",
+                    f"Kafka sent no message for {timeout} s",
                     f"topic {topic!r}, offsets {positions}",
                     "run `workbench status`; nothing is lost, read the topic again",
                 )
             # also after the marker at the end of a transaction, which has an offset, but is not a message
             for p in consumer.position([TopicPartition(topic, p) for p in positions]):
                 positions[p.partition] = max(positions[p.partition], p.offset)
-            positions = {p: offset for p, offset in positions.items() if offset < stop[p]}
+                if positions[p.partition] >= stop[p.partition]:
+                    del positions[p.partition]
 
 
 def read_all(
