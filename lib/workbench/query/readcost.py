@@ -2,14 +2,15 @@
 
 import re
 import time
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import pandas
 from pyspark.sql import SparkSession
 
-from ..base import LakeError, files
+from ..base import files
 from ..hudi import timeline
 from ..hudi.tables import Table
+from ..spark import is_remote
 from . import spark_sql
 
 # A base file is <group>_<write token>_<instant>.parquet, a log is
@@ -31,20 +32,18 @@ def measure_scan(spark: SparkSession, text: str, *, runs: int = 3) -> dict[str, 
     Returns:
         A dict with rows, partitions, files, bytes (of base files; Spark's scan does not count log
         files, see `unmerged_logs`), seconds (of the fastest run).
-
-    Raises:
-        LakeError: the query cannot be translated; or the session is a classic one, without metrics.
     """
     statement, seconds = spark_sql.translate(text, spark), []
-    rows = pandas.DataFrame()
     for _ in range(runs):
         start = time.perf_counter()
-        rows = spark.sql(statement).toPandas()
+        frame = spark.sql(statement)
+        rows: Any = frame.toPandas()
         seconds.append(time.perf_counter() - start)
-    counts = {
-        name: sum(scan.get(metric, 0) for scan in _scan_metrics(rows))
-        for name, metric in METRICS.items()
-    }
+        if is_remote(spark):
+            scans = _remote_scans(rows)
+        else:
+            scans = list(_scan_metrics(frame._jdf.queryExecution().executedPlan()))
+    counts = {name: sum(scan.get(metric, 0) for scan in scans) for name, metric in METRICS.items()}
     return {"rows": len(rows), **counts, "seconds": round(min(seconds), 3)}
 
 
@@ -59,24 +58,36 @@ def bytes_read(frame: pandas.DataFrame) -> Optional[int]:
         if the engine does not count them.
     """
     if "metrics" in frame.attrs:
-        return sum(scan.get(METRICS["bytes"], 0) for scan in _scan_metrics(frame))
+        return sum(scan.get(METRICS["bytes"], 0) for scan in _remote_scans(frame))
     scanned: Optional[int] = frame.attrs.get("bytes_scanned")
     return scanned
 
 
-def _scan_metrics(rows: pandas.DataFrame) -> list[dict[str, int]]:
-    """Return the metrics of the scans of a frame.
-
-    Raises:
-        LakeError: the frame is not from Spark Connect; a classic session returns no metrics.
-    """
-    if "metrics" not in rows.attrs:
-        raise LakeError("the session returns no metrics", expected="a session of Spark Connect")
+def _remote_scans(rows: pandas.DataFrame) -> list[dict[str, int]]:
+    """Return the metrics of the scans of a frame from Spark Connect."""
     return [
         {metric.name: metric.value for metric in node.metrics}
         for node in rows.attrs["metrics"]
         if node.name.startswith("Scan")
     ]
+
+
+def _scan_metrics(plan: Any) -> Iterator[dict[str, int]]:
+    """Yield the metrics of the scans in a plan that a classic session executed."""
+    inner_plans = {
+        "AdaptiveSparkPlan": "executedPlan",
+        "ShuffleQueryStage": "plan",
+        "BroadcastQueryStage": "plan",
+    }
+    name, children = plan.nodeName(), plan.children()
+    if name.startswith("Scan"):
+        iterator = plan.metrics().iterator()
+        pairs = [iterator.next() for _ in range(plan.metrics().size())]
+        yield {pair._1(): pair._2().value() for pair in pairs}
+    if name in inner_plans:
+        yield from _scan_metrics(getattr(plan, inner_plans[name])())
+    for n in range(children.size()):
+        yield from _scan_metrics(children.apply(n))
 
 
 def data_files(table: Table) -> pandas.DataFrame:
