@@ -3,6 +3,9 @@
 `workbench.tracks` is imported where it is needed, because that takes seconds.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 from workbench import connect, stack
 from workbench.base import StackError, World
 from workbench.source import postgres
@@ -70,8 +73,8 @@ def enable_outbox_connectors(world: World) -> None:
         postgres.execute(world, statement, database=name)
         postgres.create_publication(world, PUBLICATION, ["outbox"], name)
         connect.apply(world, connector, outbox_config(world, connector))
-    for connector in CONNECTORS:
-        connect.wait_running(world, connector)
+    with ThreadPoolExecutor(len(CONNECTORS)) as pool:
+        list(pool.map(partial(connect.wait_running, world), CONNECTORS))
 
 
 def reset(world: World) -> None:

@@ -221,7 +221,7 @@ movies.execute(world, "ALTER TABLE movies MODIFY COUNTRY varchar(64) NULL, MODIF
             {
                 "fields added by version 2": "'null'",
                 "fields of version 2": "registry",
-                "all other fields": "version 2 'release_year'",
+                "all other fields": "only version 2: position 1: 'release_year'",
                 "field before COUNTRY": "registry 'title'",
                 "a reader of version 2 cannot read version 1": "no failure",
             },
@@ -288,6 +288,12 @@ counts = {name: n + unchanged for name, n in counts.items()}""",
             'check.equal("rows changed by an UPDATE',
             'now.loc[now["movie_id"] == 105, "COUNTRY"] = None',
             {"the lake after the backfill = source": "movie_id=105, COUNTRY"},
+        ),
+        Break(
+            "both = [(1, version_1, stated_1)",
+            '_version_1, version_1 = version_1, {**version_1, "fields": version_1["fields"][1:]}',
+            {"fields of version 1": "registry"},
+            undo="version_1 = _version_1",
         ),
         Break(
             "changes = list(hudi.schema_changes(table)",

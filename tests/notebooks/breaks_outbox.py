@@ -418,7 +418,7 @@ topics.offset_span = lambda *asked: sum(start.values())""",
                 "operations of 11075": "'u', 'u', 'u', 'u']",
                 "transactions of 11075": "topic 2",
                 "landed records of 11075": "files 5",
-                "records in each new file of 11075": "files [1, 2, 2]",
+                "records in each new file of 11075": "files [2, 2, 1]",
                 "items of 11075, event by event": "topic [None, 1, 2, 3, 3]",
                 "products of 11075, event by event": "topic [None, 1, 2, 3, 3]",
                 "ordered by time, the result depends on the order of arrival": "no failure",
@@ -571,7 +571,7 @@ tracks.ensure = stop""",
             {"a slot in use cannot be dropped": "no failure"},
         ),
         Break(
-            "tracks.reset(world, track)",
+            "partial(tracks.reset, world)",
             """
 from workbench.base import files
 from workbench.topic import registry, topics

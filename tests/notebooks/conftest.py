@@ -7,7 +7,7 @@ import pytest
 from storefront import setup
 from workbench import stack, tracks
 
-pytest.register_assert_rewrite("executing")
+pytest.register_assert_rewrite("notebook_help")
 HELP = Path(__file__).parents[1] / "help"
 
 

@@ -1,7 +1,7 @@
 """The tracks of notebooks that no other file of this folder runs, executed in order."""
 
 import pytest
-from executing import FIRST_TRACKS, MUSEUM_TRACKS, NOTEBOOKS, OPERATIONS, TEARDOWN, check_track
+from notebook_help import FIRST_TRACKS, MUSEUM_TRACKS, NOTEBOOKS, OPERATIONS, TEARDOWN, check_track
 
 ALL = {path.relative_to(NOTEBOOKS).parts[0] for path in NOTEBOOKS.rglob("[0-9]*.ipynb")}
 TRACKS = {name.removesuffix(".ipynb") for name in ALL}

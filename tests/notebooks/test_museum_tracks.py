@@ -4,7 +4,7 @@ The second track explores what the first has made.
 """
 
 import pytest
-from executing import (
+from notebook_help import (
     MUSEUM_TRACKS,
     TEARDOWN,
     check_refused_first,

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pandas as pd
 import pytest
-from executing import KEPT, NOTEBOOKS, failures, kept_tables, reference_cell
+from notebook_help import KEPT, NOTEBOOKS, failures, kept_tables, reference_cell
 from workbench import connect, stack, tracks
 from workbench.base.paths import ROOT
 from workbench.run import execute, runner

@@ -1,7 +1,7 @@
 """The track of operations, whose notebooks break and repair a running pipeline."""
 
 import pytest
-from executing import OPERATIONS, check_track
+from notebook_help import OPERATIONS, check_track
 
 
 @pytest.mark.usefixtures("removed_afterwards")

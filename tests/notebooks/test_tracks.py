@@ -5,7 +5,7 @@ Each test begins with what the tests before it have left.
 
 import nbformat
 import pytest
-from executing import (
+from notebook_help import (
     FIRST_TRACKS,
     KEPT,
     check_refused_first,

@@ -39,7 +39,8 @@ def busy(request):
         artifacts.install(print, *services.optional_artifacts(world))
         params.activate(world)
         try:
-            stack.up(world, [*services.DEFAULT_SERVICES, *services.ON_DEMAND_SERVICES])
+            stack.up(world)
+            stack.ensure_running(world, *services.ON_DEMAND_SERVICES)
             setup.restart_clean(world)
             setup.up(world, count=2)
             client.call(

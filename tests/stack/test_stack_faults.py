@@ -157,6 +157,21 @@ def test_the_java_of_spark_killed_takes_its_python_along(world):
     assert ANSWERS["spark"](world)
 
 
+def test_a_spark_that_does_not_answer_is_not_up(world):
+    stack.ensure_running(world, "spark")
+    spark = services.get_service("spark")
+    leader = process.running_process("spark")
+    frozen = [leader, *leader.children(recursive=True)]
+    try:
+        for each in frozen:
+            each.suspend()  # the kernel still accepts connections to its port
+        assert process.status(spark, world).state == "starting"
+    finally:
+        for each in frozen:
+            each.resume()
+    assert process.status(spark, world).state == "up"
+
+
 def test_a_log_does_not_grow_beyond_its_size(world):
     """Stack traces of a batch that fails again and again; here of a query whose message is long."""
     spark, log = session(world), process.log_file("spark")

@@ -98,6 +98,13 @@ def test_asking_for_a_topic_that_is_not_there_does_not_make_it(world, topic):
     assert "topic_test" not in topics.names(world)
 
 
+def test_several_that_need_the_same_topic_at_once_all_get_it(world, topic):
+    topics.delete(world, topic)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: topics.create(world, topic), range(8)))
+    assert topic in topics.names(world)
+
+
 def test_deleted_is_gone_and_deleting_again_is_fine(world, topic):
     topics.delete(world, topic, "never_was")
     assert topic not in topics.names(world)
@@ -172,7 +179,7 @@ def test_a_wait_ends_with_the_message_and_does_not_poll(world, topic, monkeypatc
 
 
 def test_a_topic_that_is_created_anew_is_read_by_a_process_that_knew_the_old_one(world, topic):
-    """A restart of Kafka raises the leader epoch; a new topic begins at 0, which a consumer takes for old news."""
+    """A restart of Kafka raises the leader epoch. A new topic begins at 0, and a consumer that knows the higher one reads nothing."""
     stack.kill("kafka")
     stack.ensure_running(world, "kafka")
     produce(world, topic, ("a", "old"))

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import nbformat
 import on_aws
+import psutil
 import pytest
 from jupyter_client.manager import AsyncKernelManager
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from workbench.base import params, paths, secrets
 from workbench.base.errors import ParamsError, WorkbenchError
-from workbench.run import execute, notebooks, run_record, runner
+from workbench.run import execute, history, notebooks, run_record, runner
 
 HERE = Path(__file__).resolve().parents[2]
 PARAMETERS = 'world = "local"\nscale = 1'
@@ -292,6 +293,40 @@ def test_no_kernel_is_interrupted_at_its_end(project, monkeypatch):
     assert quietly().status == "passed" and signals == []
 
 
+KERNELS_OF_THE_RUN = """
+import psutil
+import time
+
+def kernels():
+    children = psutil.Process().parent().children()
+    return [each.pid for each in children if "ipykernel" in " ".join(each.cmdline())]
+
+end = time.monotonic() + 30
+while len(kernels()) < 2 and time.monotonic() < end:
+    time.sleep(0.05)
+print("kernels", *kernels())
+"""
+
+
+def test_the_next_kernel_starts_early_defines_no_name_and_ends_with_the_run(project):
+    no_name = "import os, sys\nassert 'pandas' in sys.modules and 'pandas' not in globals()"
+    write(project, "10_outbox/11_a.ipynb", KERNELS_OF_THE_RUN)
+    write(project, "10_outbox/12_b.ipynb", f"{no_name}\nprint('kernel', os.getpid())", "1 / 0")
+    write(project, "10_outbox/13_c.ipynb", "1")
+    write(project, "20_other/21_d.ipynb", f"{no_name}\nprint(os.getcwd())")
+    record = quietly()
+    statuses = [entry.status for entry in record.notebooks]
+    assert statuses == ["passed", "failed", "skipped", "passed"]
+    first, second, last = (
+        (record.folder / f"notebooks/{path}.ipynb").read_text()
+        for path in ("10_outbox/11_a", "10_outbox/12_b", "20_other/21_d")
+    )
+    kernels = {*re.search(r"kernels (\d+) (\d+)", first).groups()}
+    assert re.search(r"kernel (\d+)", second)[1] in kernels
+    assert str(project / "notebooks/20_other") in last
+    assert not [p for p in psutil.Process().children() if "ipykernel" in " ".join(p.cmdline())]
+
+
 def test_a_failure_ends_its_track_only_and_no_file_of_the_run_has_a_secret(
     project, monkeypatch, capsys
 ):
@@ -393,6 +428,15 @@ def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
     assert found.folder == killed and found.notebooks[0].status == "pending"
 
 
+def test_an_active_run_is_running_in_the_history_and_then_what_it_became(project):
+    """The notebook itself looks, from its kernel's process."""
+    asks = "from workbench.run import history\nassert history.read(*history.folders()).status == 'running'"
+    write(project, "10_outbox/11_a.ipynb", asks)
+    record = quietly(["10_outbox"])
+    assert record.status == "passed", record.notebooks[0].error
+    assert history.read(*history.folders()).status == "passed"
+
+
 def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):
     def fail(notebook, folder):
         raise ValueError("no template")
@@ -401,7 +445,7 @@ def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, c
     green = earlier([write(project, "10_outbox/11_a.ipynb", "1")], "passed")
     result = runner.run(["11"], resume=True)
     lines = capsys.readouterr().out
-    assert result.status == "passed" and "no HTML page: no template" in lines
+    assert result.status == "passed" and "no HTML page 11_a.html: no template" in lines
     assert "no run to resume" in lines and result.folder != green and result.notebooks[0].cells
     assert (result.folder / "notebooks" / "10_outbox" / "11_a.ipynb").is_file()
     assert not list(result.folder.rglob("11_a.html"))

@@ -189,11 +189,9 @@ def loaded(world, monkeypatch):
     monkeypatch.setattr(tracks.track, "_has_source", lambda *_: True)
     monkeypatch.setattr(postgres, "create_database", lambda *_: None)
     monkeypatch.setattr(Loader, "is_changed", lambda *_: state.changed)
-
-    def reload(self, world, *, is_trial=False):
-        state.calls.append("checked" if is_trial else "loaded")
-
-    monkeypatch.setattr(Loader, "reload", reload)
+    checked = lambda *_: state.calls.append("checked")  # noqa: E731
+    monkeypatch.setattr(Loader, "require_reloadable", checked)
+    monkeypatch.setattr(Loader, "reload", lambda *_: state.calls.append("loaded"))
     monkeypatch.setattr(CaptureFlow, "count", lambda *_: 5)
     monkeypatch.setattr(CaptureFlow, "deploy", lambda *_: state.calls.append("deployed"))
     monkeypatch.setattr(topics, "offset_span", lambda *_: state.messages)

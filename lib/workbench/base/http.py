@@ -99,7 +99,7 @@ def call(
             raise Busy(
                 f"{service} responds with status {response.status_code}: {response.text[:300]}"
             )
-        return [response]
+        return [response]  # a list, because the response of an error is false
 
     (response,) = wait_until(
         request,

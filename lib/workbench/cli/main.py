@@ -25,7 +25,7 @@ from ..base.terminal import echo
 from ..run import export, run_record
 from ..stack import artifacts, process, services
 from ..stack import doctor as machine_check
-from . import dlq, failures, operate, own, source
+from . import dlq, failures, operate, own, runs, source
 from .options import WORLD, YES, confirm, open_world, parse_key_values, print_findings
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ app = typer.Typer(
     help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo",
 )
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(runs.app)
 app.add_typer(source.app, name="source")
 app.add_typer(own.app)
 app.add_typer(operate.app)

@@ -27,7 +27,8 @@ from ..source.names import identifier
 from ..topic import dlq, topics
 from .capture import Capture, CaptureSet
 
-CAPTURE_TIMEOUT_S, MARK_INTERVAL_S = 300, 5
+CAPTURE_TIMEOUT_S = 300  # without a message of the connector
+MARK_INTERVAL_S = 5  # between two messages in PostgreSQL's log
 
 
 class CaptureFlow(CaptureSet):
@@ -182,6 +183,7 @@ class CaptureFlow(CaptureSet):
                     is_reached,
                     f"connector {connector} to reach the source's log position",
                     timeout=CAPTURE_TIMEOUT_S,
+                    interval=0.03,
                     failure_reason=partial(connect.failure, world, connector),
                     hint=f"`workbench watch --once --world {world.name}` reports what is wrong with the flow",
                 )

@@ -9,7 +9,7 @@ hold stops the ingest.
 from __future__ import annotations
 
 import json
-from typing import Any, Collection, Mapping, Optional
+from typing import Any, Collection, Mapping, Optional, cast
 
 from pyspark.sql import types as T
 
@@ -131,9 +131,10 @@ def _merge_types(old: Any, new: Any, path: str) -> T.DataType:
     if kind is T.MapType:
         value = _merge_types(old.valueType, new.valueType, f"{path}{{}}")
         return T.MapType(T.StringType(), value)
-    wide: T.DataType = new if _can_widen(old, new) else old
-    if old == new or _can_widen(old, new) or _can_widen(new, old):
-        return wide
+    if old == new or _can_widen(new, old):
+        return cast(T.DataType, old)
+    if _can_widen(old, new):
+        return cast(T.DataType, new)
     widenings = ", ".join(f"{a} to {b}" for a, b in sorted(LOSSLESS_WIDENINGS))
     raise LakeError(
         f"{path} was {old.simpleString()} and becomes {new.simpleString()}: its column cannot follow",

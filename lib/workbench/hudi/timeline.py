@@ -171,13 +171,13 @@ def commits(table: Table) -> pd.DataFrame:
     rows = []
     for action in completed_actions(table):
         stats = [stat for _, stat in write_stats(action.metadata)]
-        totals = [
-            sum(max(stat.get(counter) or 0, 0) for stat in stats)
-            for counter in (*COUNTERS.values(), "totalWriteBytes")
-        ]
-        totals.insert(-1, len(stats))
+        totals = {
+            name: sum(max(stat.get(counter) or 0, 0) for stat in stats)
+            for name, counter in {**COUNTERS, "bytes": "totalWriteBytes"}.items()
+        }
         operation = action.metadata.get("operationType")
-        rows.append([action.instant, action.action, operation, *totals, action.seconds])
+        row = {"action": action.action, "operation": operation, **totals, "files": len(stats)}
+        rows.append({"instant": action.instant, **row, "seconds": action.seconds})
     columns = ["instant", "action", "operation", *COUNTERS, "files", "bytes", "seconds"]
     return pd.DataFrame(rows, columns=columns)
 

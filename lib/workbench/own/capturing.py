@@ -1,9 +1,11 @@
 """The capture of a flow: what is refused, what is created, and the first comparison."""
 
+import contextvars
 import json
 import shlex
 import time
-from typing import Any, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Mapping, Sequence, Union
 
 import pandas
 from psycopg import sql
@@ -348,28 +350,47 @@ def _complete(
         captured.require_tables(at)  # a table may have been dropped meanwhile
         raise
     rows, failures = [], list[WorkbenchError]()
-    for own in captured.declared.tables:
-        started = time.monotonic()
-        try:
+    pool = ThreadPoolExecutor(2)  # the embedded Spark has two cores
+    try:
+        # in a copy of the context, in which a check may be quiet
+        futures = [
+            pool.submit(contextvars.copy_context().run, _complete_table, at, captured, new, own)
+            for own in captured.declared.tables
+        ]
+        for own, future in zip(captured.declared.tables, futures):
+            completed = future.result()
+            if isinstance(completed, WorkbenchError):  # the others are captured
+                failures.append(completed)
+                progress(f"{own.source} is not captured: {completed.message}")
+                continue
+            rows.append(completed)
             if own in new:
-                described = comparing.compare_table(at, captured, own)
-            else:
-                described = tables.describe(at, captured.declared, own)
-        except (LakeError, CheckFailed) as e:  # the others are captured
-            failures.append(e)
-            progress(f"{own.source} is not captured: {e.message}")
-            continue
-        changed = values.changed_types(at, described, captured.table(at, own.name))
-        seconds = time.monotonic() - started
-        rows.append((own.source, described.rows, round(seconds, 1), changed))
-        if own in new:
-            types = "".join(f"; {column}: {text}" for column, text in changed.items())
-            progress(f"{own.source}: {described.rows:,} rows, {seconds:.1f} s{types}")
+                _, count, seconds, changed = completed
+                types = "".join(f"; {column}: {text}" for column, text in changed.items())
+                progress(f"{own.source}: {count:,} rows, {seconds:.1f} s{types}")
+    finally:
+        pool.shutdown(cancel_futures=True)
     if failures:
         raise failures[0]
     if not new:
         progress(f"{flow}: nothing to change in its {len(captured.names)} tables")
     return pandas.DataFrame(rows, columns=["table", "rows", "seconds", "changed_types"])
+
+
+def _complete_table(
+    at: World, flow: OwnFlow, new: Sequence[OwnTable], own: OwnTable
+) -> Union[tuple[str, int, float, dict[str, str]], WorkbenchError]:
+    """Compare a table if it is new; return its row of the result, or why it is not captured."""
+    started = time.monotonic()
+    try:
+        if own in new:
+            described = comparing.compare_table(at, flow, own)
+        else:
+            described = tables.describe(at, flow.declared, own)
+    except (LakeError, CheckFailed) as e:
+        return e
+    changed = values.changed_types(at, described, flow.table(at, own.name))
+    return own.source, described.rows, round(time.monotonic() - started, 1), changed
 
 
 def _new_tables(at: World, flow: OwnFlow) -> list[OwnTable]:

@@ -1,5 +1,6 @@
 """Comparisons of a flow's lake tables with their source tables."""
 
+import threading
 import time
 
 import pandas
@@ -19,6 +20,7 @@ from .flow import LABEL, OwnFlow, open_flow
 
 # Larger tables are compared by the numbers of rows and values only: the rows of the lake are read into memory.
 MAX_COMPARED_ROWS = 1_000_000
+_STORAGE_LOCK = threading.Lock()  # a capture compares several tables at once
 ATTEMPTS = 5  # to count rows, because the user's applications may write meanwhile
 
 
@@ -71,7 +73,8 @@ def compare_table(at: World, flow: OwnFlow, own: OwnTable) -> OwnTable:
         flow.require_no_dead_letters(at, [(table, sum(reasons.values()))])
     if is_first and hudi.exists(table):
         hudi.label(at, table, LABEL, result.position)
-    files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
+    with _STORAGE_LOCK:
+        files.write_storage(flow.name, {**files.storage(flow.name), own.source: storage})
     return described.model_copy(update={"rows": result.rows[0]})
 
 

@@ -14,14 +14,14 @@ from typing import Any, Callable, Optional
 
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
-from papermill.engines import NBClientEngine
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import Engine
 from papermill.iorw import load_notebook_node
 from papermill.log import logger
 from papermill.parameterize import parameterize_notebook
-from traitlets.config import Config
 
 from ..checks.check import MIME
-from . import notebooks
+from . import kernels, notebooks
 
 
 @dataclass
@@ -91,16 +91,14 @@ def checks(cell: Any) -> list[dict[str, Any]]:
     return [o["data"][MIME] for o in cell.get("outputs", []) if MIME in o.get("data", {})]
 
 
-class _KernelManager(AsyncKernelManager):
-    """A kernel manager that shuts a kernel down without interrupting it first.
+class _Engine(Engine):  # type: ignore[misc]
+    """Papermill's engine for a kernel that is running already; the client shuts it down."""
 
-    A kernel that is interrupted while it reads a message prints an error to the terminal.
-    """
-
-    async def _async_interrupt_kernel(self) -> None:
-        pass
-
-    interrupt_kernel = _async_interrupt_kernel
+    @classmethod
+    def execute_managed_notebook(cls, managed: Any, kernel_name: str, **options: Any) -> None:
+        client = PapermillNotebookClient(managed, kernel_name=kernel_name, log=logger, **options)
+        client.owns_km = True
+        client.execute()
 
 
 def execute_notebook(
@@ -109,6 +107,7 @@ def execute_notebook(
     timeout: float = 600,
     on_cell: Callable[[int, list[Any]], None] = lambda index, cells: None,
     on_stderr: Callable[[str], object] = str,
+    start_kernel: Callable[[Path], AsyncKernelManager] = kernels.start,
 ) -> ExecutionResult:
     """Execute a notebook; the working directory is the folder of the notebook.
 
@@ -119,6 +118,7 @@ def execute_notebook(
         on_cell: called before each cell, with its index and the list of all cells.
         on_stderr: called with what the notebook writes to standard error, while it does; by default
             nothing comes of it.
+        start_kernel: returns the manager of the kernel for the notebook; this function ends it.
 
     Returns:
         The result. The error of a cell is in its outputs. `reason` has any other failure: a timeout,
@@ -139,18 +139,15 @@ def execute_notebook(
         return max(1, int(deadline - time.monotonic()))  # 0 means no limit
 
     try:
-        NBClientEngine.execute_notebook(
+        _Engine.execute_notebook(
             notebook,
             "python3",
             progress_bar=False,
-            kernel_manager_class=_KernelManager,
+            km=start_kernel(path),
             on_cell_start=on_cell_start,
             stderr_file=SimpleNamespace(write=on_stderr, flush=lambda: None),
             shutdown_kernel="immediate",  # a graceful shutdown waits five seconds for a busy kernel
             timeout_func=remaining_seconds,
-            resources={"metadata": {"path": str(path.parent)}},
-            # encrypts the messages of the kernel, which pass through loopback ports
-            config=Config(KernelManager={"transport_encryption": "auto"}),
         )
     except KeyboardInterrupt:
         result.interrupted, result.reason = True, "stopped by the user"

@@ -48,6 +48,7 @@ class RunRecord(BaseModel):
     Attributes:
         folder: folder of the run.
         status: running, passed, failed or stopped.
+        pid: the process that runs it; `history` tells by it whether a run is active.
         seconds: duration of the run; `cell_seconds`: of its cells.
         notebooks: the notebooks, in their order.
     """
@@ -55,6 +56,7 @@ class RunRecord(BaseModel):
     folder: Path = Field(exclude=True)
     status: str = "running"
     instance: str = ""
+    pid: str = ""
     world: str
     describe: str
     targets: list[str]

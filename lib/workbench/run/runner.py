@@ -15,6 +15,7 @@ passes through run_record.mask_secrets.
 import contextlib
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
@@ -26,6 +27,7 @@ from ..spark import emr
 from ..stack import process
 from . import emr_notebook, export, notebooks, run_record
 from .execute import ExecutionResult, checks, execute_notebook
+from .kernels import Kernels
 from .run_record import NotebookEntry, RunRecord, count_checks
 
 Execute = Callable[[Path, dict[str, Any]], ExecutionResult]
@@ -90,18 +92,25 @@ def run(
                 "other parameters, or does not exist. Running all"
             )
         record = resumed or run_record.create(books, loaded, list(targets), converted)
-        execute = _execution(loaded, executor, timeout, echo)
+        prepared = Kernels(list(books))
+        execute = _execution(loaded, executor, timeout, echo, prepared)
         try:
-            _run_all(record, books, execute, echo)
+            with ThreadPoolExecutor(1) as pages:
+                _run_all(record, books, execute, echo, pages)
         finally:
-            if executor == "here" and loaded.spark.kind == "emr_serverless":
-                # Killed kernels leave their shared session running, which costs money
-                emr.terminate_sessions(loaded)
+            try:
+                prepared.close()
+            finally:
+                if executor == "here" and loaded.spark.kind == "emr_serverless":
+                    # Killed kernels leave their shared session running, which costs money
+                    emr.terminate_sessions(loaded)
         run_record.write_report(record.folder)
     return record
 
 
-def _execution(world: params.World, executor: str, timeout: float, echo: Echo) -> Execute:
+def _execution(
+    world: params.World, executor: str, timeout: float, echo: Echo, prepared: Kernels
+) -> Execute:
     """Return the function that executes a notebook."""
     if executor == "emr-notebook":
         return partial(emr_notebook.execute_notebook, world, timeout=timeout)
@@ -111,6 +120,7 @@ def _execution(world: params.World, executor: str, timeout: float, echo: Echo) -
         on_cell=partial(_report_section, echo),
         # with WORKBENCH_LOG a kernel writes its log below the cell
         on_stderr=echo if os.environ.get("WORKBENCH_LOG") else str,
+        start_kernel=prepared.take,
     )
 
 
@@ -132,12 +142,13 @@ def _run_all(
     books: dict[Path, Any],
     execute: Execute,
     echo: Echo,
+    pages: ThreadPoolExecutor,
 ) -> None:
     """Run the notebooks that have not passed yet, and update run.json before each and at the end."""
     start = time.monotonic() - record.seconds
     entries = record.notebooks
     failed_tracks = set()
-    record.status = "running"
+    record.status, record.pid = "running", str(os.getpid())
     try:
         for entry, (path, book) in zip(entries, books.items()):
             track = entry.path.split("/")[0]
@@ -152,7 +163,10 @@ def _run_all(
             record.save()
             declared = notebooks.declared_parameters(book, entry.path)
             values = {k: v for k, v in record.parameters.items() if k in declared}
-            _run_one(entry, path, record.folder, {**values, "world": record.world}, execute, echo)
+            values["world"] = record.world
+            executed = _run_one(entry, path, record.folder, values, execute, echo)
+            page = (record.folder / "notebooks" / entry.path).with_suffix(".html")
+            pages.submit(_write_page, executed, path.parent, page, echo)
             if entry.status == "stopped":
                 raise KeyboardInterrupt
             if entry.status == "failed":
@@ -177,8 +191,8 @@ def _run_one(
     values: dict[str, Any],
     execute: Execute,
     echo: Echo,
-) -> None:
-    """Execute one notebook, complete its entry, and write its copy with masked secrets."""
+) -> Any:
+    """Execute one notebook, complete its entry, and write and return its copy with masked secrets."""
     echo(f"▶ {entry.path}")
     start = time.monotonic()
     result = execute(path, values)
@@ -187,16 +201,19 @@ def _run_one(
     target.parent.mkdir(parents=True, exist_ok=True)
     masked = nbformat.from_dict(run_record.mask_secrets(result.notebook))
     target.write_text(nbformat.writes(masked), encoding="utf-8")
-    try:
-        target.with_suffix(".html").write_text(
-            export.to_html(masked, path.parent), encoding="utf-8"
-        )
-    except Exception as e:  # noqa: BLE001 - a failed export does not end the run
-        echo(f"    no HTML page: {errors.first_line(e)}")
     mark = "✔" if entry.status == "passed" else "✘"
     echo(f"{mark} {entry.path}  {entry.seconds:.1f} s, {count_checks([entry])}")
     if entry.error:
         echo(f"    {entry.error['name']} {entry.error['message']}")
+    return masked
+
+
+def _write_page(executed: Any, folder: Path, page: Path, echo: Echo) -> None:
+    """Write an executed notebook as an HTML page, while the next notebook runs."""
+    try:
+        page.write_text(export.to_html(executed, folder), encoding="utf-8")
+    except Exception as e:  # noqa: BLE001 - a failed export does not end the run
+        echo(f"    no HTML page {page.name}: {errors.first_line(e)}")
 
 
 def _complete_entry(entry: NotebookEntry, result: ExecutionResult, seconds: float) -> None:

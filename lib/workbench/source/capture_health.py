@@ -25,9 +25,10 @@ def examine(world: World) -> list[Finding]:
 
 
 def _examine_slot(slot: Any, limit_mib: float) -> Finding:
-    retained_mib, remedy = slot.bytes_behind / 2**20, ""
-    detail = f"{'' if slot.active else 'in'}active, the server retains {retained_mib:,.1f} MiB of log for it"
+    state, retained_mib = "active" if slot.active else "inactive", slot.bytes_behind / 2**20
+    detail = f"{state}, the server retains {retained_mib:,.1f} MiB of log for it"
     drop = f"postgres.drop_slot(world, {slot.slot_name!r}, {slot.database!r})"
+    remedy = ""
     if slot.wal_status == "lost":
         detail = "the server has removed log that the slot needs"
         remedy = f"its connector needs a new snapshot: connect.delete(world, name), {drop}, then apply it again"

@@ -227,15 +227,25 @@ class Loader:
             hashes = hash_rows(connection, self._names)
         return bool(hashes != self._record(world)["rows"])
 
-    def reload(self, world: World, *, is_trial: bool = False) -> None:
+    def require_reloadable(self, world: World) -> None:
+        """Check that `reload` can replace the tables; nothing is changed.
+
+        Raises:
+            SourceError: as for `reload`.
+        """
+        record = self._record(world)
+        self.validate(world, scale=record["scale"], from_dir=record["from_dir"])
+        with (
+            postgres.session(world, self.database) as connection,
+            connection.transaction(force_rollback=True),
+        ):
+            self._drop(connection)
+
+    def reload(self, world: World) -> None:
         """Load the loaded tables anew in one transaction, with the options of their last load.
 
         Publications keep the tables, and roles their permissions. If the schema is owned, everything in it is
         replaced, as by the first notebook.
-
-        Args:
-            world: the world of the database.
-            is_trial: whether the transaction is rolled back: then only an error of it is wanted.
 
         Raises:
             SourceError: a file of the user is missing or damaged, or a view of the user depends on a
@@ -243,10 +253,7 @@ class Loader:
         """
         record = self._record(world)
         plan = _make_plan(self, record["scale"], record["from_dir"])
-        with (
-            postgres.session(world, self.database) as connection,
-            connection.transaction(force_rollback=is_trial),
-        ):
+        with postgres.session(world, self.database) as connection, connection.transaction():
             parameters = {"schema": self.schema, "tables": [*self.tables]}
             lost = connection.execute(QUERIES["publications_and_grants"], parameters).fetchall()
             self._drop(connection)

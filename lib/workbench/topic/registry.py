@@ -338,8 +338,10 @@ class Decoder:
             read = avro.create_reader(avro.for_spark(avsc), raw_values=self.raw_values)
             schema = self._convert_schema(avsc) if self._convert_schema else avsc
             return id, schema, read
-        except (LakeError, ValueError, KeyError, TypeError) as e:
-            return f"schema {id} cannot be read: {getattr(e, 'message', e)}"
+        except LakeError as e:
+            return f"schema {id} cannot be read: {e.message}"
+        except (ValueError, KeyError, TypeError) as e:
+            return f"schema {id} cannot be read: {e}"
 
 
 def inspect_message(world: World, value: Union[bytes, str]) -> dict[str, Any]:

@@ -353,8 +353,7 @@ def _idle_consumers(world: World) -> deque[Consumer]:
 def borrow_consumer(world: World) -> Iterator[Consumer]:
     """Yield a consumer that no other thread uses now, without partitions.
 
-    A new one takes 50 ms to connect, so the state of the world keeps it; not after an error, nor after `delete`:
-    a consumer that has known a topic reads nothing from a new one of its name, whose leader epoch is lower.
+    A new one takes 50 ms to connect, so the state of the world keeps it; not after an error.
     """
     idle = _idle_consumers(world)
     try:
@@ -422,7 +421,8 @@ def consume(
     try:
         yield from _consume(world, topic, positions, stop, RENEW_SECONDS)
     except StackError:
-        # a consumer that has known an earlier topic of this name may read nothing: now with a new one
+        # After a restart of Kafka, a topic that is created anew has a lower leader epoch than before. A consumer
+        # that has known the earlier topic reads nothing from it: now with a new one.
         _idle_consumers(world).clear()
         yield from _consume(world, topic, positions, stop, TIMEOUT_SECONDS)
 
@@ -483,16 +483,23 @@ def read_all(
     return sorted(found, key=lambda message: (message.partition(), message.offset()))
 
 
-def read(world: World, topic: str, limit: Optional[int] = None, **options: Any) -> pd.DataFrame:
+def read(
+    world: World,
+    topic: str,
+    limit: Optional[int] = None,
+    *,
+    start_offsets: Optional[dict[int, int]] = None,
+    key_filter: Optional[Callable[[Optional[bytes]], bool]] = None,
+) -> pd.DataFrame:
     """Return the messages that the topic holds now, ordered by partition and offset.
 
     Args:
         world: the environment profile.
         topic: name of the topic.
         limit: maximum number of messages to read; by default all.
-        options: `start_offsets`, {partition: first offset to read}, such as an earlier result of
-            `end_offsets`: by default reading starts at the first available message. And
-            `key_filter`, which takes a key, and returns whether to read the message.
+        start_offsets: {partition: first offset to read}, such as an earlier result of
+            `end_offsets`. By default reading starts at the first available message.
+        key_filter: takes a key, and returns whether to read the message.
 
     Returns:
         Columns topic, partition, offset, timestamp (UTC), key, value. Key and value are text; bytes
@@ -502,6 +509,7 @@ def read(world: World, topic: str, limit: Optional[int] = None, **options: Any) 
     Raises:
         WorkbenchError: there is no such topic.
     """
+    messages = read_all(world, topic, limit, start_offsets=start_offsets, key_filter=key_filter)
     rows = [
         (
             topic,
@@ -510,7 +518,7 @@ def read(world: World, topic: str, limit: Optional[int] = None, **options: Any) 
             m.timestamp()[1],
             *map(_decode_text, (m.key(), m.value())),
         )
-        for m in read_all(world, topic, limit, **options)
+        for m in messages
     ]
     frame = pd.DataFrame(rows, columns=COLUMNS)
     frame["timestamp"] = pd.to_datetime(frame["timestamp"], unit="ms", utc=True)
@@ -586,7 +594,7 @@ def create(world: World, name: str, partitions: int = 1, **config: Any) -> None:
     admin = AdminClient(settings(world))  # a variable: the end of the client ends its requests
     new = NewTopic(name, partitions, config=config)
     created = admin.create_topics([new], request_timeout=TIMEOUT_SECONDS)
-    _await_results(world, created, "created")
+    _await_results(world, created, "created", ignore=KafkaError.TOPIC_ALREADY_EXISTS)
     # the controller has it before the brokers, which clients ask
     wait_until(lambda: name in names(world), f"topic {name!r} to be known", interval=0.02)
 
@@ -609,7 +617,6 @@ def delete(world: World, *topics: str) -> None:
         f"topics {topics} to be gone",
         timeout=30,
     )
-    _idle_consumers(world).clear()
 
 
 def _await_results(

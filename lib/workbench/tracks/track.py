@@ -143,7 +143,7 @@ def _reset(world: World, track: Track, product: Product) -> None:
         return
     is_changed = loader.is_changed(world)
     if is_changed:
-        loader.reload(world, is_trial=True)  # before anything is removed
+        loader.require_reloadable(world)  # before anything is removed
     has_topics = _topic_names(world, flow) <= {*topics.names(world)}
     restarts = is_changed or (has_topics and _has_changes(world, flow))
     first = Product.TOPICS if restarts else product

@@ -157,6 +157,8 @@ def panels(
         if len(columns) > 1:
             ax.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=len(columns), fontsize=9)
     axes[-1].set_xlabel(x_label or x)
+    if pd.api.types.is_integer_dtype(frame[x]):
+        axes[-1].locator_params(axis="x", integer=True)
     return picture
 
 
