@@ -378,7 +378,7 @@ del changes["narrow long to int"]""",
             {"a transitive mode compares with all versions": "'BACKWARD_TRANSITIVE': true"},
         ),
         Break(
-            "outcomes = pd.DataFrame(",
+            "outcomes = pool.map(",
             OTHER_CHANGES,
             {
                 "changes that stop the table": "'add nullable'",

@@ -28,7 +28,7 @@ from ..topic import dlq, topics
 from .capture import Capture, CaptureSet
 
 CAPTURE_TIMEOUT_S = 300  # without a message of the connector
-MARK_INTERVAL_S = 5  # between two messages in PostgreSQL's log
+MARK_INTERVAL_S = 1  # between two messages in PostgreSQL's log
 
 
 class CaptureFlow(CaptureSet):

@@ -27,7 +27,12 @@ from .settings import load_conf, session_conf
 
 # Limit of the metadata of a gRPC response, in bytes. It contains Java's stack trace
 # (conf/spark-defaults.conf).
-CHANNEL_OPTIONS = [("grpc.max_metadata_size", 256 << 10)]
+CHANNEL_OPTIONS = [
+    ("grpc.max_metadata_size", 256 << 10),
+    # a restarted server is found at once: by default a channel waits longer after each failure
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 500),
+]
 STACKTRACE_MARKER = "JVM stacktrace:"  # precedes the stack trace in the text of an error
 # Errors of a server that is shutting down.
 SHUTDOWN_ERRORS = re.compile("StatusCode.CANCELLED|NullPointerException|RejectedExecutionException")

@@ -20,7 +20,7 @@ CONNECTOR, SINK = "movies_source", "movies_sink"  # as published
 POSITIONS_CONNECTOR = "movies_positions"
 FILE_SINK = "movies_file_sink"  # a sink with a plugin in Kafka Connect
 POISONED_TOPIC, POISONED_SINK = "movies.poison", "movies_spoilt"  # of malformed messages
-SCRATCH_TOPIC = "movies.trial"  # for trying schema changes
+SCRATCH_TOPICS = tuple(f"movies_trial_{n}" for n in range(1, 10))  # one for each schema change
 DLQ_TOPICS = {  # {consumer: its dead-letter topic}
     "connect": "movies.dlq",
     "landing": "movies.dlq.landing",
@@ -67,9 +67,9 @@ def _is_evolved(world: World) -> bool:
     return "COUNTRY" in source_columns(world) and hudi.exists(flow.table(world, "positions"))
 
 
-def scratch_table(world: World) -> hudi.Table:
-    """Return a table for trying schema changes."""
-    return hudi.table(world, "movies_trial", key=("id",), ordering="__lsn", database=DATABASE)
+def scratch_table(world: World, topic: str) -> hudi.Table:
+    """Return the table for trying a schema change with one of SCRATCH_TOPICS."""
+    return hudi.table(world, topic, key=("id",), ordering="__lsn", database=DATABASE)
 
 
 def poisoned_table(world: World) -> hudi.Table:
@@ -126,8 +126,11 @@ TRACK = Track(
     Owns(
         connectors=(FILE_SINK,),
         sinks=(POISONED_SINK,),
-        topics=(POISONED_TOPIC, SCRATCH_TOPIC, *DLQ_TOPICS.values()),
-        tables=lambda world: [scratch_table(world), poisoned_table(world)],
+        topics=(POISONED_TOPIC, *SCRATCH_TOPICS, *DLQ_TOPICS.values()),
+        tables=lambda world: [
+            *(scratch_table(world, topic) for topic in SCRATCH_TOPICS),
+            poisoned_table(world),
+        ],
         databases=(DATABASE,),
         source_tables=(TABLE,),
     ),
