@@ -1,11 +1,15 @@
 """Conversion of source columns to pandas types."""
 
-from typing import Any, Iterable, Sequence
+from __future__ import annotations
 
-import pandas
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
+
 import psycopg
 from psycopg.types import datetime as datetime_types
 from psycopg.types.string import TextLoader
+
+if TYPE_CHECKING:
+    import pandas
 
 
 def _with_text_fallback(loader: type[psycopg.adapt.Loader]) -> type[psycopg.adapt.Loader]:
@@ -43,6 +47,8 @@ def to_dataframe(columns: Iterable[tuple[str, str, Sequence[Any]]]) -> pandas.Da
     Args:
         columns: name, PostgreSQL's name of the type, and values of each column.
     """
+    import pandas  # a local import: a process that only writes starts a second sooner
+
     converted = []
     for name, kind, values in columns:
         column = pandas.Series(values, dtype=object, name=name)

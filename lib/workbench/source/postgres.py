@@ -6,12 +6,13 @@ bound. Connections are in autocommit mode. In every function `world` is the worl
 otherwise, a function raises SourceError if the server does not respond or rejects a statement.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from contextlib import contextmanager
-from typing import Any, Iterator, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Optional, Sequence
 
-import pandas
 import psycopg
 from psycopg import sql
 
@@ -23,6 +24,9 @@ from .names import format_sql as format_sql
 from .names import identifier as identifier
 from .names import require_result, role_credentials
 from .queries import QUERIES
+
+if TYPE_CHECKING:
+    import pandas
 
 OPEN_TRANSACTIONS_TIMEOUT = 300  # seconds
 

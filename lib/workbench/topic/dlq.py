@@ -8,18 +8,21 @@ jobs of the workbench write them to files in the lake, and `publish` produces th
 topic. `read` and `summary` show dead letters, and `replay` produces them to their original topics.
 """
 
+from __future__ import annotations
+
 import base64
 import json
 import re
 from collections import Counter
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence
-
-import pandas
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, Sequence
 
 from ..base import LakeError, World, files
 from ..base.paths import join_uri
 from ..connect.validation import summarize_stacktrace
 from . import topics
+
+if TYPE_CHECKING:
+    import pandas
 
 # prefix of the headers (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
 HEADER_PREFIX = "__connect.errors."
@@ -77,6 +80,8 @@ def read(world: World, topic: str) -> pandas.DataFrame:
     Raises:
         LakeError: there is no such topic.
     """
+    import pandas  # a local import, because it takes a second
+
     frame = pandas.DataFrame(_read(world, topic), columns=DeadLetter._fields)
     return frame.astype({"replayed": bool})  # also for an empty frame
 
@@ -127,6 +132,8 @@ def summary(world: World) -> pandas.DataFrame:
     Returns:
         Columns location, origin, reason, replayed (count; 0 for a folder), dead_letters (count).
     """
+    import pandas  # a local import, as above
+
     rows = [
         (f"topic {topic}", dead_letter.topic, dead_letter.reason, dead_letter.replayed)
         for topic in topics.names(world)

@@ -5,6 +5,8 @@ Consumers assign partitions and commit no offsets, so they do not affect consume
 all topics instead of a single topic.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import threading
@@ -13,6 +15,7 @@ from collections import deque
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Generator,
@@ -24,7 +27,6 @@ from typing import (
     Union,
 )
 
-import pandas as pd
 from confluent_kafka import (
     Consumer,
     KafkaError,
@@ -38,6 +40,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from .. import connect, stack
 from ..base import LakeError, StackError, WorkbenchError, World, did_you_mean, wait_until
 from . import kafka_iam
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 Message = Any  # confluent_kafka.Message; its type stubs declare every field optional
@@ -190,7 +195,7 @@ def call_with_deadline(call: Callable[[float], T]) -> T:
         threading.Event().wait(RETRY_SECONDS)
 
 
-def await_result(future: "Future[T]") -> T:
+def await_result(future: Future[T]) -> T:
     """Return the result of an admin client's request.
 
     Raises:
@@ -509,6 +514,8 @@ def read(
     Raises:
         WorkbenchError: there is no such topic.
     """
+    import pandas as pd  # a local import, because it takes a second
+
     messages = read_all(world, topic, limit, start_offsets=start_offsets, key_filter=key_filter)
     rows = [
         (
@@ -620,7 +627,7 @@ def delete(world: World, *topics: str) -> None:
 
 
 def _await_results(
-    world: World, futures: "dict[str, Future[None]]", action: str, ignore: Optional[int] = None
+    world: World, futures: dict[str, Future[None]], action: str, ignore: Optional[int] = None
 ) -> None:
     for topic, future in futures.items():
         try:
