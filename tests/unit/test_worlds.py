@@ -202,7 +202,7 @@ def test_loopback_is_called_without_the_users_proxy(monkeypatch, answering):
 class Session:
     """A session of Spark Connect, as far as its settings go."""
 
-    def __init__(self, builder=None):
+    def __init__(self, builder=SimpleNamespace(endpoint="127.0.0.1:1")):
         self.client = SimpleNamespace(
             _retry_policy={}, _execute_and_fetch=None, _builder=builder, config=lambda _: None
         )

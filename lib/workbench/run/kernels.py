@@ -1,9 +1,8 @@
-"""The kernels of headless notebooks: the next one starts while a notebook runs."""
+"""The kernels of headless notebooks: the next ones start while a notebook runs."""
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
 
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import run_sync
@@ -16,6 +15,9 @@ _ARGUMENTS = [
     f"--IPKernelApp.exec_lines=exec('{_IMPORTS}', {{}})",
     "--HistoryManager.hist_file=:memory:",  # as nbclient does: no file for the history
 ]
+
+
+AHEAD = 2  # kernels that wait for their notebooks
 
 
 class _KernelManager(AsyncKernelManager):
@@ -45,37 +47,38 @@ def start(path: Path) -> AsyncKernelManager:
 
 @dataclass
 class Kernels:
-    """Start the kernel of each notebook while the notebook before it runs.
+    """Start the kernels of the next notebooks while a notebook runs.
 
-    A kernel takes two seconds until it has imported what most notebooks import.
+    A kernel takes two seconds until it has imported what most notebooks import, longer than the shortest
+    notebooks run.
 
     Attributes:
         paths: the notebooks, in their order.
     """
 
     paths: list[Path]
-    _waiting: Optional[tuple[Path, AsyncKernelManager]] = None
+    _waiting: dict[Path, AsyncKernelManager] = field(default_factory=dict)
 
     def take(self, path: Path) -> AsyncKernelManager:
-        """Return the kernel of a notebook, and start that of the next one. Its user shuts it down."""
-        waiting, self._waiting = self._waiting, None
-        if waiting and waiting[0] == path and run_sync(waiting[1].is_alive)():
-            kernel = waiting[1]
-        else:
-            _shut_down(waiting)
+        """Return the kernel of a notebook, and start those of the next ones. Its user shuts it down."""
+        kernel = self._waiting.pop(path, None)
+        if not kernel or not run_sync(kernel.is_alive)():
             kernel = start(path)
-        following = self.paths[self.paths.index(path) + 1 :]
-        with contextlib.suppress(Exception):  # otherwise it starts when its notebook does
-            if following:
-                self._waiting = (following[0], start(following[0]))
+        position = self.paths.index(path) + 1
+        following = self.paths[position : position + AHEAD]
+        for skipped in self._waiting.keys() - {*following}:
+            _shut_down(self._waiting.pop(skipped))
+        with contextlib.suppress(Exception):  # otherwise a kernel starts when its notebook does
+            for each in following:
+                if each not in self._waiting:
+                    self._waiting[each] = start(each)
         return kernel
 
     def close(self) -> None:
-        """Shut down the kernel that waits for its notebook, if there is one."""
-        _shut_down(self._waiting)
-        self._waiting = None
+        """Shut down the kernels that wait for their notebooks."""
+        while self._waiting:
+            _shut_down(self._waiting.popitem()[1])
 
 
-def _shut_down(waiting: Optional[tuple[Path, AsyncKernelManager]]) -> None:
-    if waiting:
-        run_sync(waiting[1].shutdown_kernel)(now=True)
+def _shut_down(kernel: AsyncKernelManager) -> None:
+    run_sync(kernel.shutdown_kernel)(now=True)
