@@ -351,7 +351,7 @@ def test_an_expected_red_line_is_not_shown(capsys):
 
 def test_notebook_shows_a_bundle_with_both_sides(monkeypatch):
     shown = []
-    monkeypatch.setattr("IPython.get_ipython", lambda: object())
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
     monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle))
     with pytest.raises(CheckFailed):
         check.equal("<orders>", 828, 829)
@@ -388,7 +388,7 @@ def test_own_data_that_differ_from_what_was_published_are_shown(
     check.equal("title", "Picador", "Picador", custom_data="/my/data")
     assert capsys.readouterr().out == "✔ title: lake Picador · source Picador\n"
     bundles = []
-    monkeypatch.setattr("IPython.get_ipython", lambda: object())
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
     monkeypatch.setattr("IPython.display.display", lambda bundle, raw: bundles.append(bundle))
     check.equal("title", "Toro", "Picador", custom_data="/my/data")
     assert bundles[0][check.MIME]["ok"] is None and "≠" in bundles[0]["text/html"]

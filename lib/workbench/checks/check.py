@@ -26,6 +26,7 @@ import html
 import time
 from typing import Any, Callable, Optional, Sequence, Union
 
+import IPython.core.getipython
 import IPython.display
 import numpy as np
 import pandas as pd
@@ -319,7 +320,7 @@ def _report(
     text = as_text(line)
     if _quiet.get():
         pass
-    elif IPython.get_ipython() is None:
+    elif IPython.core.getipython.get_ipython() is None:
         print(escape_unprintable(text, LAYOUT_CHARACTERS))
     else:
         bundle = {MIME: line, "text/html": _as_html(line), "text/plain": text}

@@ -10,7 +10,7 @@ from typing import Any, Iterable, Mapping, Optional
 
 import numpy as np
 import pandas as pd
-from IPython import get_ipython
+from IPython.core.getipython import get_ipython
 from IPython.display import HTML
 from rich.filesize import decimal as format_size
 
@@ -90,7 +90,7 @@ def set_up(world: World) -> World:
 
     A wide frame scrolls in its own box. The index is shown if it has a meaning.
     """
-    shell = get_ipython()
+    shell: Any = get_ipython()
     if shell is not None:
         shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, _dataframe_html)
     return world

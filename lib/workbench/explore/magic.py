@@ -13,7 +13,7 @@ import re
 from typing import Any, Mapping, Optional
 
 import pandas as pd
-from IPython import get_ipython
+from IPython.core.getipython import get_ipython
 from IPython.display import display
 from pyspark.sql import DataFrame, SparkSession
 from rich.filesize import decimal as format_size
