@@ -23,7 +23,9 @@ Values are compared by meaning, not by their Python or Arrow type:
 
 import contextvars
 import html
+import math
 import time
+from decimal import Decimal
 from typing import Any, Callable, Optional, Sequence, Union
 
 import IPython.core.getipython
@@ -36,7 +38,16 @@ from ..base.terminal import LAYOUT_CHARACTERS, escape_unprintable
 from ..base.text import plural
 from . import check_values as values
 
-__all__ = ["MIME", "same_rows", "equal", "true", "reference", "eventually", "expect_failure"]
+__all__ = [
+    "MIME",
+    "same_rows",
+    "equal",
+    "true",
+    "figure",
+    "reference",
+    "eventually",
+    "expect_failure",
+]
 MIME = "application/vnd.workbench.check+json"
 # {ok: (mark, color)}; ok is None for a difference that is shown, not raised (custom_data)
 STATE_MARKS = {True: ("✔", "#1a9850"), False: ("✘", "#d73027"), None: ("≠", "#b8860b")}
@@ -154,6 +165,30 @@ def true(
     if actual is None:
         actual = "yes" if condition else "no"
     _report(bool(condition), claim, values.format_value(actual), expected, custom_data=custom_data)
+
+
+def figure(name: str, value: float, unit: str = "", *, tolerance: Optional[float] = None) -> None:
+    """Show a number of this run, and record it without an expectation.
+
+    `workbench runs diff` shows how it moved since another run.
+
+    Args:
+        name: what the number is, such as "revenue of the day".
+        value: the number.
+        unit: its unit.
+        tolerance: the share by which it may move between two runs, such as 0.05; by default any.
+
+    Raises:
+        WorkbenchError: the value is not a finite number.
+    """
+    number = values.normalize(value)
+    if not isinstance(number, (int, Decimal)) or not math.isfinite(number):
+        raise errors.WorkbenchError(
+            f"{values.format_value(value)} is no figure", location=name, expected="a finite number"
+        )
+    allowed = "any" if tolerance is None else f"{tolerance * 100:g} %"
+    text = f"{values.format_value(value)} {unit}".strip()
+    _report(True, name, text, allowed, ("value", "tolerance"))
 
 
 def reference(name: str, df: pd.DataFrame, *, custom_data: str = "") -> None:

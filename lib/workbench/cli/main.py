@@ -35,7 +35,7 @@ app = typer.Typer(
     help="Change data capture into a lakehouse, in notebooks. Start with: workbench demo",
 )
 app.add_typer(dlq.app, name="dlq")
-app.add_typer(runs.app)
+app.add_typer(runs.app, name="runs")
 app.add_typer(source.app, name="source")
 app.add_typer(own.app)
 app.add_typer(operate.app)

@@ -6,7 +6,7 @@ The run.json in the folder of each run is all there is; there is no index.
 import datetime as dt
 import json
 from pathlib import Path
-from typing import Optional
+from typing import Iterator, Optional
 
 from ..base import errors, paths, wait
 from .run_record import NotebookEntry, RunRecord, runs_dir
@@ -86,3 +86,50 @@ def passed_since(earliest: dt.datetime, world: str, notebook: str) -> bool:
         if entry and entry.status == "passed" and is_recent and world in ("", record.world):
             return True
     return False
+
+
+def named(name: str) -> RunRecord:
+    """Return the record of the run with this name of a folder.
+
+    Raises:
+        WorkbenchError: there is no such run, or its record is damaged.
+    """
+    names = [folder.name for folder in folders()]
+    if name not in names:
+        raise errors.WorkbenchError(
+            f"there is no run {name!r}",
+            location=str(runs_dir()),
+            expected=errors.did_you_mean(name, names),
+            hint="workbench runs lists them",
+        )
+    return read(runs_dir() / name)
+
+
+def before(record: RunRecord) -> Iterator[RunRecord]:
+    """Yield the ended runs of the same world, targets and parameters before a run, the newest first."""
+    same = record.world, record.targets, record.parameters
+    for folder in folders():
+        if folder.name >= record.folder.name:
+            continue
+        try:
+            each = read(folder)
+        except errors.WorkbenchError:
+            continue
+        if each.status != "running" and (each.world, each.targets, each.parameters) == same:
+            yield each
+
+
+def last() -> RunRecord:
+    """Return the last run that has ended.
+
+    Raises:
+        WorkbenchError: none has.
+    """
+    for folder in folders():
+        try:
+            record = read(folder)
+        except errors.WorkbenchError:
+            continue
+        if record.status != "running":
+            return record
+    raise errors.WorkbenchError("no run has ended yet", location=str(runs_dir()))
