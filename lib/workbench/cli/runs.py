@@ -8,7 +8,7 @@ import json
 import re
 from itertools import islice
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Optional, Union
+from typing import Any, Iterable, Optional
 
 import typer
 
@@ -20,7 +20,6 @@ from ..run.run_record import RunRecord
 app = typer.Typer()
 JSON = typer.Option(False, "--json", help="Print JSON instead of lines.")
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-SHOWN = ("status", "world", "started", "seconds", "parameters", "commit")  # by --json, of a run
 USUAL_RUNS = 10  # that tell how long a notebook usually takes
 # {status of a run: color}; any other status is red
 COLORS = {"passed": "green", "running": "yellow"}
@@ -44,13 +43,14 @@ def runs(
     if max_age is not None:
         _require_recent_pass(max_age, world, notebook)
         return
-    found = [*islice(_records(world, notebook), limit)]
+    wanted = (record for record in history.records() if _is_wanted(record, world, notebook))
+    found = [*islice(wanted, limit)]
     if as_json:
-        _print_json({"run": folder.name, **_values(record)} for folder, record in found)
+        _print_json(record.model_dump(mode="json", exclude={"world_values"}) for record in found)
         return
-    for folder, record in found:
+    for record in found:
         text, status = _line(record, notebook)
-        echo(f"{folder.name}  {text}", COLORS.get(status, "red"))
+        echo(f"{record.folder.name}  {text}", COLORS.get(status, "red"))
     if not found:
         echo("there are no such runs")
 
@@ -66,18 +66,15 @@ def diff(
     By default the last run is compared with the one before it that has the same world, targets and
     parameters. The exit code is 1 if something became worse.
     """
-    later = history.named(after) if after else history.last()
+    later = history.named(after) if after else _last()
     earlier = [*islice(history.before(later), USUAL_RUNS)]
-    if before:
-        first = history.named(before)
-    elif earlier:
-        first = earlier[0]
-    else:
+    if not (before or earlier):
         raise WorkbenchError(
             "there is no earlier run with the same world, targets and parameters",
             location=str(later.folder),
             hint="workbench runs diff BEFORE AFTER compares any two runs",
         )
+    first = history.named(before) if before else earlier[0]
     changes = comparison.compare(first, later, earlier)
     if as_json:
         _print_json(change._asdict() for change in changes)
@@ -88,23 +85,26 @@ def diff(
     raise typer.Exit(int(any(change.is_alarm for change in changes)))
 
 
-def _records(world: str, notebook: str) -> Iterator[tuple[Path, Union[RunRecord, WorkbenchError]]]:
-    """Yield the folder and the record of each run; a damaged record is an error, in every listing."""
-    for folder in history.folders():
-        try:
-            record = history.read(folder)
-        except WorkbenchError as e:
-            yield folder, e
-            continue
-        is_wanted = not notebook or history.find_notebook(record, notebook)
-        if world in ("", record.world) and is_wanted:
-            yield folder, record
+def _last() -> RunRecord:
+    """Return the last run that has ended."""
+    for record in history.records():
+        if history.has_ended(record):
+            return record
+    raise WorkbenchError("no run has ended yet")
 
 
-def _line(record: Union[RunRecord, WorkbenchError], notebook: str) -> tuple[str, str]:
+def _is_wanted(record: RunRecord, world: str, notebook: str) -> bool:
+    """Return whether a run belongs to a listing; a damaged one belongs to each."""
+    if record.status == history.DAMAGED:
+        return True
+    has_notebook = not notebook or history.find_notebook(record, notebook)
+    return world in ("", record.world) and bool(has_notebook)
+
+
+def _line(record: RunRecord, notebook: str) -> tuple[str, str]:
     """Return the text of a run, or of its notebook, and the status that decides its color."""
-    if isinstance(record, WorkbenchError):
-        return record.message, ""
+    if record.status == history.DAMAGED:
+        return record.describe, record.status
     text, status = str(record), record.status
     entry = history.find_notebook(record, notebook) if notebook else None
     if entry:
@@ -112,14 +112,6 @@ def _line(record: Union[RunRecord, WorkbenchError], notebook: str) -> tuple[str,
             status = entry.status
         text = f"{status}: {entry.path}, in {entry.seconds:.0f} s"
     return f"{text}  {paths.display_path(Path(record.report))}", status
-
-
-def _values(record: Union[RunRecord, WorkbenchError]) -> dict[str, Any]:
-    """Return what --json shows of a run."""
-    if isinstance(record, WorkbenchError):
-        return {"status": "damaged", "error": record.message}
-    shown = record.model_dump(mode="json", include={*SHOWN})
-    return {**shown, "notebooks": {entry.path: entry.status for entry in record.notebooks}}
 
 
 def _print_json(values: Iterable[dict[str, Any]]) -> None:

@@ -3,7 +3,7 @@
 import re
 import statistics
 from collections import Counter
-from typing import Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 from .run_record import RunRecord
 
@@ -39,7 +39,7 @@ class Change(NamedTuple):
     def __str__(self) -> str:
         """Return the difference as one line."""
         text = f"{self.notebook}: {self.what}: {self.before} → {self.after}"
-        if self.notebook == "run" or not NUMBER.match(self.before):
+        if self.notebook == "run" or not (NUMBER.match(self.before) and NUMBER.match(self.after)):
             return text
         return f"{text} ({_share(self.before, self.after):+.2%})"
 
@@ -72,7 +72,7 @@ def _facts(record: RunRecord) -> Facts:
     for kind, values in (
         ("parameter", record.parameters),
         ("version", record.versions),
-        ("setting", dict(record.world_values)),
+        ("setting of the world", dict(record.world_values)),
     ):
         facts.update({("run", f"{kind} {name}"): str(value) for name, value in values.items()})
     for entry in record.notebooks:
@@ -94,7 +94,7 @@ def _tolerances(record: RunRecord) -> dict[tuple[str, str], float]:
     }
 
 
-def _checks(record: RunRecord) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+def _checks(record: RunRecord) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
     """Yield each check after its notebook and claim; a claim that is repeated has its number after it."""
     seen = Counter[tuple[str, str]]()
     for entry in record.notebooks:

@@ -12,35 +12,36 @@ from ..base import errors, paths, wait
 from .run_record import NotebookEntry, RunRecord, runs_dir
 
 FOLDERS = "[0-9]" * 8 + "-" + "[0-9]" * 6 + "-*"  # <date>-<time>-<world>
+DAMAGED = "damaged"  # status of a run without a readable record
 
 
-def folders() -> list[Path]:
-    """Return the folders of all runs, the newest first."""
-    return sorted((each for each in runs_dir().glob(FOLDERS) if each.is_dir()), reverse=True)
+def records() -> Iterator[RunRecord]:
+    """Yield the record of each run, the newest first.
 
-
-def read(folder: Path) -> RunRecord:
-    """Return the record of a run.
-
-    Args:
-        folder: folder of the run.
-
-    Returns:
-        The record. The status of a run whose process is gone is "lost", not "running".
-
-    Raises:
-        WorkbenchError: the folder has no run.json, or it is damaged.
+    The status of a run whose process is gone is "lost", not "running". That of a run whose run.json is
+    missing or damaged is DAMAGED, and `describe` has the reason.
     """
-    file = folder / "run.json"
+    for folder in sorted(runs_dir().glob(FOLDERS), reverse=True):
+        if folder.is_dir():
+            yield _read(folder)
+
+
+def _read(folder: Path) -> RunRecord:
     try:
-        record = RunRecord(folder=folder, **json.loads(file.read_text(encoding="utf-8")))
-        _start(record)
+        content = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        record = RunRecord(folder=folder, **content)
+        start(record)
     except (OSError, ValueError, TypeError) as e:
-        raise errors.WorkbenchError(
-            f"no record of a run: {errors.first_line(e)}",
-            location=str(file),
-            hint="the run ended before it wrote one, or the file is damaged; remove the folder",
-        ) from e
+        reason = f"no record of a run: {errors.first_line(e)}"
+        return RunRecord.model_construct(
+            folder=folder,
+            status=DAMAGED,
+            describe=reason,
+            world="",
+            targets=[],
+            parameters={},
+            notebooks=[],
+        )
     if record.status == "running":
         lock = paths.VAR_DIR / "instances" / record.instance / "run.lock"
         # another run of the instance may hold the lock; records of older versions have no pid
@@ -49,12 +50,43 @@ def read(folder: Path) -> RunRecord:
     return record
 
 
-def _start(record: RunRecord) -> dt.datetime:
+def start(record: RunRecord) -> dt.datetime:
     """Return when a run started; raise ValueError if its text has no instant."""
-    start = dt.datetime.fromisoformat(record.started)
-    if start.tzinfo is None:
+    instant = dt.datetime.fromisoformat(record.started)
+    if instant.tzinfo is None:
         raise ValueError(f"{record.started!r} has no time zone")
-    return start
+    return instant
+
+
+def named(name: str) -> RunRecord:
+    """Return the run of a folder's name.
+
+    Raises:
+        WorkbenchError: there is no such run, or it has no readable record.
+    """
+    runs = {record.folder.name: record for record in records()}
+    record = runs.get(name)
+    if record and record.status != DAMAGED:
+        return record
+    raise errors.WorkbenchError(
+        record.describe if record else f"there is no run {name!r}",
+        location=str(runs_dir()),
+        expected=errors.did_you_mean(name, runs),
+    )
+
+
+def before(record: RunRecord) -> Iterator[RunRecord]:
+    """Yield the ended runs of the same world, targets and parameters before a run, the newest first."""
+    wanted = record.world, record.targets, record.parameters
+    for each in records():
+        is_same = (each.world, each.targets, each.parameters) == wanted
+        if is_same and each.folder.name < record.folder.name and has_ended(each):
+            yield each
+
+
+def has_ended(record: RunRecord) -> bool:
+    """Return whether a run has a result; a lost one has the results until then."""
+    return record.status not in ("running", DAMAGED)
 
 
 def find_notebook(record: RunRecord, name: str) -> Optional[NotebookEntry]:
@@ -76,60 +108,9 @@ def passed_since(earliest: dt.datetime, world: str, notebook: str) -> bool:
         world: name of the world, "" for any.
         notebook: name or path of the notebook.
     """
-    for folder in folders():
-        try:
-            record = read(folder)
-        except errors.WorkbenchError:  # it is no evidence of a run that passed
-            continue
+    for record in records():
         entry = find_notebook(record, notebook)
-        is_recent = _start(record) >= earliest
-        if entry and entry.status == "passed" and is_recent and world in ("", record.world):
-            return True
+        if entry and entry.status == "passed" and world in ("", record.world):
+            if start(record) >= earliest:
+                return True
     return False
-
-
-def named(name: str) -> RunRecord:
-    """Return the record of the run with this name of a folder.
-
-    Raises:
-        WorkbenchError: there is no such run, or its record is damaged.
-    """
-    names = [folder.name for folder in folders()]
-    if name not in names:
-        raise errors.WorkbenchError(
-            f"there is no run {name!r}",
-            location=str(runs_dir()),
-            expected=errors.did_you_mean(name, names),
-            hint="workbench runs lists them",
-        )
-    return read(runs_dir() / name)
-
-
-def before(record: RunRecord) -> Iterator[RunRecord]:
-    """Yield the ended runs of the same world, targets and parameters before a run, the newest first."""
-    same = record.world, record.targets, record.parameters
-    for folder in folders():
-        if folder.name >= record.folder.name:
-            continue
-        try:
-            each = read(folder)
-        except errors.WorkbenchError:
-            continue
-        if each.status != "running" and (each.world, each.targets, each.parameters) == same:
-            yield each
-
-
-def last() -> RunRecord:
-    """Return the last run that has ended.
-
-    Raises:
-        WorkbenchError: none has.
-    """
-    for folder in folders():
-        try:
-            record = read(folder)
-        except errors.WorkbenchError:
-            continue
-        if record.status != "running":
-            return record
-    raise errors.WorkbenchError("no run has ended yet", location=str(runs_dir()))

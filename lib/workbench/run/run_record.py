@@ -61,12 +61,12 @@ class RunRecord(BaseModel):
     describe: str
     targets: list[str]
     parameters: dict[str, Any]
-    started: str
+    started: str = ""
     seconds: float = 0
     cell_seconds: float = 0
-    commit: Optional[str]
-    versions: dict[str, Any]
-    world_values: list[tuple[str, str]]
+    commit: Optional[str] = None
+    versions: dict[str, Any] = {}
+    world_values: list[tuple[str, str]] = []
     notebooks: list[NotebookEntry]
 
     @property
