@@ -29,7 +29,7 @@ slow_ingest, slow_connector = (part.head(1).assign(to_topic_s=-1.0, to_lake_s=-1
             """
 _change = operations.change_payments
 operations.change_payments = lambda *args: (_change(*args), flow.sync(spark, world))""",
-            {"p95 before and after": "after", "messages are unread": "1 messages"},
+            {"p95 before and after": "after", "messages are unread": "expected at least"},
             undo="operations.change_payments = _change",
         ),
         Break(

@@ -70,8 +70,8 @@ positions["lag"] = range(len(positions))
 positions["retained KiB"] = 1.0
 phases.loc["end", ["published", "lag"]] = 0, 3""",
             {
-                "without the ingest the lag grows": "7 messages",
-                "without the connector it does not": "messages 7",
+                "without the ingest the lag grows": "5 messages",
+                "without the connector it does not": "messages 5",
                 "without the connector the retained log grows": "0 KiB",
                 "afterwards the changes arrive": "-",
                 "lag at the end": "messages 3",

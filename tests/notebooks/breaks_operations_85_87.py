@@ -47,7 +47,7 @@ BACKFILL = [
 records.loc[records.index[-1], "__lsn"] = 1
 mixed.loc[mixed.index[0], "__ts_ns"] = 2**62
 states = states.drop("PAUSED")
-states.at["TABLE_SCAN_COMPLETED", "additional_data"] = {"status": "SQL_EXCEPTION"}""",
+states["additional_data"] = [{"status": "SQL_EXCEPTION"}] * len(states)""",
             {
                 "rows of the backfill with a position": "topic 1",
                 "__ts_ns grows with the topic": "changes and rows",

@@ -76,7 +76,7 @@ postgres.execute(at, _late, [trip])""",
             "flow = own.load(world, source)",
             """
 _table = own.load(world, source).table(at, "trips")
-_rows = hudi.read(spark, _table).where("trip_id = 100")
+_rows = hudi.read(spark, _table).where(f"trip_id = {trip}")
 _hudi = [c for c in _rows.columns if c.startswith("_hoodie_") and c != "_hoodie_is_deleted"]
 _rows = _rows.drop(*_hudi)
 _rows = _rows.withColumn("started_at", _rows["started_at"] + pd.Timedelta("1D").to_pytimedelta())
@@ -217,17 +217,23 @@ from workbench.base import files as _files
 _trips = explore.find(world, "bikeshare/trips")
 _path = hudi.labeling._labels_path(world, _trips)
 _stored = _files.read_text(_path)
-hudi.label(world, _trips, "captured")""",
+hudi.label(world, _trips, "captured")
+from types import SimpleNamespace
+
+_at = explore.at
+_view = _at(world, "bikeshare/trips", "captured")
+explore.at = lambda *args: SimpleNamespace(rows=_view.rows[1:], changed=_view.changed)""",
             {
                 "trips of the first copy": "17000",
                 "cells that changed before": "seen 0",
             },
-            undo="_files.write_text(_path, _stored)",
+            undo="_files.write_text(_path, _stored)\nexplore.at = _at",
         ),
         Break(
             "trips = explore.sql(",
             'filters["first"] = Timestamp("2025-07-01")',
             {"trips of the page": "≠", "readings of rain": "≠"},
+            also_red=("trips of each week",),
         ),
         parameters={"compare": ""},
     ),
