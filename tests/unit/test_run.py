@@ -430,11 +430,11 @@ def test_only_the_last_run_is_resumed_and_only_if_it_did_not_pass(project):
 
 def test_an_active_run_is_running_in_the_history_and_then_what_it_became(project):
     """The notebook itself looks, from its kernel's process."""
-    asks = "from workbench.run import history\nassert history.read(*history.folders()).status == 'running'"
+    asks = "from workbench.run import history\nassert [r.status for r in history.records()] == ['running']"
     write(project, "10_outbox/11_a.ipynb", asks)
     record = quietly(["10_outbox"])
     assert record.status == "passed", record.notebooks[0].error
-    assert history.read(*history.folders()).status == "passed"
+    assert [each.status for each in history.records()] == ["passed"]
 
 
 def test_a_page_that_cannot_be_made_does_not_end_the_run(project, monkeypatch, capsys):
