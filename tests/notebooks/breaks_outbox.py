@@ -583,8 +583,8 @@ for each in (query_based, log_based, movies):
 setup.reset(world)
 teardown, setup.reset = setup.reset, lambda world: None
 tracks_reset, tracks.reset = tracks.reset, lambda *asked: None
-own = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
-connect.apply(world, museum.CONNECTOR, own)
+mixed = {**connect.config(world, outbox.CONNECTOR), "slot.name": postgres.slot_prefix(world) + "left"}
+connect.apply(world, museum.CONNECTOR, mixed)
 connect.wait_running(world, museum.CONNECTOR)
 artworks = museum.flow.topic(world, "artworks")
 if artworks not in topics.names(world):
@@ -628,7 +628,7 @@ postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput
 postgres.execute(world, "DROP TABLE artworks CASCADE", database=museum.DATABASE)
 postgres.drop_slot(world, other, database=museum.DATABASE)
 connect.delete(world, museum.CONNECTOR)
-postgres.drop_slot(world, own["slot.name"])
+postgres.drop_slot(world, mixed["slot.name"])
 setup.reset = teardown
 tracks.ensure, tracks.reset = ensure, tracks_reset
 setup.reset(world)
