@@ -169,7 +169,8 @@ def test_a_regression_is_named(runs, name):
     change, expected, is_alarm = REGRESSIONS[name]
     later = copy.deepcopy(RUN)
     change(later)
-    record(runs, BEFORE, **RUN)
+    for day in ("20251231-030000-local", BEFORE):
+        record(runs, day, **RUN)
     record(runs, AFTER, **later)
     shown = workbench("diff", BEFORE, AFTER)
     assert expected in shown.stdout.splitlines(), shown.stdout
@@ -182,10 +183,21 @@ def test_two_equal_runs_give_nothing(runs):
     checks(later)[1]["left"] = "after 9.9 s"
     checks(later)[2]["left"] = "61"
     later["notebooks"][0]["seconds"] = 6.5
-    for name, run in ((BEFORE, RUN), (AFTER, later)):
+    first = copy.deepcopy(RUN)
+    checks(first)[0].update(left="700", right="700")  # it is another number in each run
+    checks(later)[0].update(left="830", right="830")
+    for name, run in (("20251231-030000-local", first), (BEFORE, RUN), (AFTER, later)):
         record(runs, name, **run)
     shown = workbench("diff")
     assert (shown.stdout, shown.exit_code) == (f"{BEFORE} → {AFTER}\n", 0)
+
+
+def test_a_figure_is_shown_also_if_it_differs_in_each_run(runs):
+    for day, value in enumerate(("70", "80", "90"), 1):
+        run = copy.deepcopy(RUN)
+        checks(run)[4]["left"] = value
+        record(runs, f"2026010{day}-030000-local", **run)
+    assert f"{PATH}: visitors: 80 → 90 (+12.50%)" in workbench("diff").stdout.splitlines()
 
 
 def test_the_default_is_the_run_before_with_the_same_targets_and_parameters(runs):

@@ -8,6 +8,9 @@ from typing import Any, Iterator, NamedTuple, Sequence
 from .run_record import RunRecord
 
 NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?")
+TOLERANCE = "tolerance"  # label of the right side of a figure
+# A number that these last runs had in common should come again. Others, such as sizes, differ in each run.
+STEADY_RUNS = 2
 SLOW_FACTOR = 2  # times the median of earlier runs
 SLOW_S = (
     5.0  # and at least so much longer: short notebooks differ by some seconds on a busy machine
@@ -50,15 +53,22 @@ def compare(before: RunRecord, after: RunRecord, earlier: Sequence[RunRecord] = 
     Args:
         before: the earlier run.
         after: the later run.
-        earlier: runs before `after`, for the usual seconds of each notebook.
+        earlier: runs before `after`, the newest first: they tell the usual seconds of each notebook,
+            and which numbers come again.
     """
     old, new = _facts(before), _facts(after)
     tolerances = _tolerances(after)
+    previous = [_facts(run) for run in earlier[:STEADY_RUNS]]
     changes = []
     for key in {**old, **new}:
         sides = old.get(key, "not there"), new.get(key, "not there")
         ended_early = key not in new and new.get((key[0], "status"), "passed") != "passed"
         if sides[0] == sides[1] or ended_early:
+            continue
+        values = {facts.get(key) for facts in previous}
+        is_steady = len(previous) == STEADY_RUNS and len(values) == 1
+        is_number = key[0] != "run" and all(map(NUMBER.fullmatch, sides))
+        if is_number and not is_steady and key not in tolerances:
             continue
         is_too_far = key in tolerances and abs(_share(*sides)) > tolerances[key]
         is_worse = key[0] != "run" and sides[1] in BAD
@@ -78,19 +88,18 @@ def _facts(record: RunRecord) -> Facts:
     for entry in record.notebooks:
         facts[entry.path, "status"] = entry.status
     for key, check in _checks(record):
-        # a number that the next run should have again: of a figure, or of an equality
-        repeats = check["right_label"] == "tolerance" or check["left"] == check["right"]
-        is_number = repeats and NUMBER.match(check["left"])
-        facts[key] = check["left"] if is_number else STATES[check["ok"]]
+        is_equal_number = check["left"] == check["right"] and NUMBER.fullmatch(check["left"])
+        is_figure = check["right_label"] == TOLERANCE
+        facts[key] = check["left"] if is_equal_number or is_figure else STATES[check["ok"]]
     return facts
 
 
 def _tolerances(record: RunRecord) -> dict[tuple[str, str], float]:
     """Return {(notebook, figure): the share by which it may move}."""
     return {
-        key: float(check["right"].removesuffix(" %")) / 100
+        key: float(check["right"].replace("any", "inf").removesuffix(" %")) / 100
         for key, check in _checks(record)
-        if check["right_label"] == "tolerance" and check["right"] != "any"
+        if check["right_label"] == TOLERANCE
     }
 
 
