@@ -575,7 +575,7 @@ tracks.ensure = stop""",
             """
 from workbench.base import files
 from workbench.topic import registry, topics
-from workbench.tracks import log_based, movies, museum, outbox, query_based, sales
+from workbench.tracks import log_based, movies, museum, operations, outbox, query_based, sales
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 for each in (query_based, log_based, movies):
@@ -599,6 +599,7 @@ from workbench.base import http
 http.call("the registry", "POST", f"{world.registry.url}/apis/registry/v2/groups/default/artifacts", "string",
           headers={"X-Registry-ArtifactId": f"{artworks}-value", "X-Registry-ArtifactType": "AVRO"})
 topics.create(world, sales.SALES_TOPIC)
+topics.create(world, operations.SIGNALS)
 # of the storefront a store, a process and a consumer group: few enough that its line names all of them
 databases.create(world, "accounts")
 client.start(world, "accounts")
@@ -619,6 +620,7 @@ postgres.execute(world, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput
                 "remaining resources of 50_time_travel": "moma_source",
                 "remaining resources of 60_streaming_sales": "'pagila.sales.avro'",
                 "remaining resources of 70_eventual_consistency": "['storefront.orders', 'accounts', 'accounts']",
+                "remaining resources of 80_operations": "'operations.signals'",
                 "remaining resources of 90_your_own": "/bikeshare",
             },
         ),
