@@ -16,7 +16,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --pr
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo up status run lab doctor test check drill bench wheel down clean lock
+.PHONY: help install dev demo up status run runs lab doctor test check drill bench wheel down clean lock
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ status: $(STAMP) ## show the services with state, port and memory
 
 run: $(STAMP) ## run notebooks headless: make run ARGS="10_outbox --world local"
 	@$(BIN)/workbench run $(ARGS)
+
+runs: $(STAMP) ## show the last runs: make runs ARGS=diff shows what changed in the last one
+	@$(BIN)/workbench runs $(ARGS)
 
 lab: $(STAMP) ## open JupyterLab at the first notebook
 	@$(BIN)/workbench lab
