@@ -115,6 +115,11 @@ REGRESSIONS = {
         f"{PATH}: visitors: 80 → 8 (-90.00%)",
         False,
     ),
+    "a figure is new": (
+        lambda run: checks(run).append(line("returns", "7", "1 %", labels=VALUE)),
+        f"{PATH}: returns: not there → 7",
+        False,
+    ),
     "a figure is zero": (
         lambda run: checks(run)[3].update(left="0 EUR"),
         f"{PATH}: revenue: 1,000.5 EUR → 0 EUR (-100.00%)",
@@ -250,8 +255,11 @@ def test_the_usual_seconds_are_the_median_of_earlier_runs(runs):
         run = copy.deepcopy(RUN)
         run["notebooks"][1]["seconds"] = float(seconds)
         record(runs, f"2026010{day}-030000-local", **run)
+    run["notebooks"][1].update(status="failed", seconds=0.0)
+    for hour in range(4, 8):  # they tell nothing of the usual seconds
+        record(runs, f"20260102-0{hour}0000-local", **run)
     third = history.named("20260103-030000-local")
     earlier = [*history.before(third)]
-    assert [each.folder.name[6:8] for each in earlier] == ["02", "01"]
-    (change,) = comparison.compare(earlier[0], third, earlier)
+    assert [each.folder.name[6:8] for each in earlier] == [*["02"] * 5, "01"]
+    (change,) = comparison.compare(earlier[4], third, earlier)
     assert (change.what, change.before, change.after) == ("seconds", "20.0", "90.0")

@@ -70,7 +70,8 @@ def compare(before: RunRecord, after: RunRecord, earlier: Sequence[RunRecord] = 
         is_number = key[0] != "run" and all(map(NUMBER.fullmatch, sides))
         if is_number and not is_steady and key not in tolerances:
             continue
-        is_too_far = key in tolerances and abs(_share(*sides)) > tolerances[key]
+        is_figure = key in old and key in tolerances
+        is_too_far = is_figure and abs(_share(*sides)) > tolerances[key]
         is_worse = key[0] != "run" and sides[1] in BAD
         changes.append(Change(*key, *sides, is_alarm=is_worse or is_too_far))
     return [*changes, *_slow(after, earlier)]
@@ -122,7 +123,8 @@ def _share(before: str, after: str) -> float:
 
 def _slow(record: RunRecord, earlier: Sequence[RunRecord]) -> Iterator[Change]:
     for entry in record.notebooks:
-        usual = [e.seconds for run in earlier for e in run.notebooks if e.path == entry.path]
+        entries = (each for run in earlier for each in run.notebooks if each.status == "passed")
+        usual = [each.seconds for each in entries if each.path == entry.path]
         median = statistics.median(usual or [entry.seconds])
         if entry.seconds > max(SLOW_FACTOR * median, median + SLOW_S):
             seconds = f"{median:.1f}", f"{entry.seconds:.1f}"
